@@ -1,0 +1,62 @@
+"""Battery: sag under load and discharge lower the rotors' top speed."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+import jax.numpy as jnp
+from flax import struct
+
+from lafr_mjx.plant.plugins.plugin import ActuatorPlugin, Memory
+from lafr_mjx.plant.vec3 import Scalar
+
+if TYPE_CHECKING:
+    from lafr_mjx.plant.noise import Draws
+    from lafr_mjx.plant.rotors import Four
+
+
+@struct.dataclass
+class BatteryState:
+    """What has been drawn, and what the terminals show."""
+
+    used: Scalar  # A s since this plant was reset
+    voltage: Scalar  # V under load
+
+
+@struct.dataclass
+class Battery(ActuatorPlugin):
+    """Open-circuit voltage falls linearly with the charge; a series resistance adds sag.
+
+    The top speed of a motor is proportional to the voltage. `strength` 0 makes an ideal supply
+    that still reports its voltage.
+    """
+
+    voltage_full: Scalar = 8.4  # V
+    voltage_empty: Scalar = 6.4  # V
+    capacity: Scalar = 1620.0  # A s
+    initial_charge: Scalar = 1.0  # share of the capacity at the reset
+    resistance: Scalar = 0.03  # ohm
+    power_coefficient: Scalar = 0.0  # W/(rad/s)³ of all rotors' summed cubes
+    avionics_power: Scalar = 0.0  # W
+    strength: Scalar = 1.0  # how much of the drop reaches the motors
+
+    def init(self, draws: Draws) -> Memory:
+        """At rest, without load."""
+        del draws
+        return BatteryState(jnp.float32(0.0), self._open_circuit(jnp.float32(0.0)))
+
+    def _open_circuit(self, used: Scalar) -> Scalar:
+        charge = jnp.clip(self.initial_charge - used / self.capacity, 0.0, 1.0)
+        return self.voltage_empty + charge * (self.voltage_full - self.voltage_empty)
+
+    def ceiling(
+        self, memory: BatteryState, rotor_speed: Four, dt: float
+    ) -> tuple[BatteryState, Scalar]:
+        """Top speed as a share of that at full voltage."""
+        cubes = sum(speed * speed * speed for speed in rotor_speed)
+        power = self.power_coefficient * cubes + self.avionics_power
+        current = power / jnp.maximum(memory.voltage, 1.0)
+        used = memory.used + current * dt
+        voltage = jnp.maximum(self._open_circuit(used) - self.resistance * current, 0.1)
+        share = 1.0 - self.strength * (1.0 - voltage / self.voltage_full)
+        return BatteryState(used, voltage), share

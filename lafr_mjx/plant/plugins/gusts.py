@@ -1,0 +1,110 @@
+"""Dryden gusts by the low-altitude model of MIL-F-8785C.
+
+Longitudinal: Φ_u = σ² (2 L / π V) / (1 + (L Ω / V)²), a first-order process. Lateral and
+vertical: Φ = σ² (L / π V) (1 + 3 (L Ω / V)²) / (1 + (L Ω / V)²)², a second-order one. Both are
+advanced by their exact discrete solutions, so that intensity and correlation do not depend on
+the step, and start in their stationary distribution.
+"""
+
+from __future__ import annotations
+
+import math
+from typing import TYPE_CHECKING
+
+import jax.numpy as jnp
+from flax import struct
+
+from lafr_mjx.plant.plugins.plugin import AirPlugin, Memory
+from lafr_mjx.plant.vec3 import Scalar, Vec3
+
+if TYPE_CHECKING:
+    import numpy as np
+
+    from lafr_mjx.plant.noise import Draws
+
+_FEET = 0.3048
+_SQRT3 = math.sqrt(3.0)
+
+
+def dryden_time_constants(altitude: float, airspeed: float) -> tuple[float, float, float]:
+    """L / V of the three axes [s].
+
+    The model holds from 10 ft (3.05 m) up; lower altitudes are treated as that one, and air
+    slower than 1 m/s as 1 m/s.
+    """
+    height = max(altitude / _FEET, 10.0)
+    horizontal = height / (0.177 + 0.000823 * height) ** 1.2 * _FEET
+    vertical = height * _FEET
+    speed = max(airspeed, 1.0)
+    return horizontal / speed, horizontal / speed, vertical / speed
+
+
+@struct.dataclass
+class DrydenGusts(AirPlugin):
+    """Gusts that are uniform over the vehicle and change with time."""
+
+    intensity: Vec3 = struct.field(default_factory=Vec3.zero)  # σ [m/s]: along, across, up
+    time_constant: Vec3 = struct.field(
+        default_factory=lambda: Vec3(*map(jnp.float32, dryden_time_constants(1.5, 5.0)))
+    )  # L / V [s]
+    along: Vec3 = struct.field(
+        default_factory=lambda: Vec3(jnp.float32(1.0), jnp.float32(0.0), jnp.float32(0.0))
+    )  # horizontal unit vector of the mean wind
+
+    def init(self, draws: Draws) -> Memory:
+        """Unit processes in their stationary distribution: [along, across 1, 2, up 1, 2]."""
+        n = draws.normal(5)
+        return (n[0], n[1], 0.5 * (n[1] + n[2]), n[3], 0.5 * (n[3] + n[4]))
+
+    def update(self, memory: Memory, draws: Draws, dt: float) -> Memory:
+        """Advance the five unit processes by `dt`."""
+        u, v1, v2, w1, w2 = memory
+        n = draws.normal(5)
+        decay = jnp.exp(-dt / self.time_constant.x)
+        u = decay * u + jnp.sqrt(1.0 - decay * decay) * n[0]
+        v1, v2 = _second_order(v1, v2, n[1], n[2], dt / self.time_constant.y)
+        w1, w2 = _second_order(w1, w2, n[3], n[4], dt / self.time_constant.z)
+        return (u, v1, v2, w1, w2)
+
+    def velocity(self, memory: Memory, point: Vec3) -> Vec3:
+        """The gust in world axes."""
+        del point
+        u, v1, v2, w1, w2 = memory
+        along = self.intensity.x * u
+        across = self.intensity.y * _output(v1, v2)
+        up = self.intensity.z * _output(w1, w2)
+        return Vec3(
+            self.along.x * along - self.along.y * across,
+            self.along.y * along + self.along.x * across,
+            up,
+        )
+
+
+def _second_order(x1: Scalar, x2: Scalar, n1: Scalar, n2: Scalar, a: Scalar) -> tuple:
+    """Exact step of T ẋ1 = noise - x1, T ẋ2 = x1 - x2 with a = dt / T.
+
+    The stationary covariance is P = [[1, 1/2], [1/2, 1/2]]; the noise of one step has
+    P - A P Aᵀ with A = e^-a [[1, 0], [a, 1]].
+    """
+    e = jnp.exp(-a)
+    e2 = e * e
+    q11 = 1.0 - e2
+    q12 = 0.5 - e2 * (a + 0.5)
+    q22 = 0.5 - e2 * (a * a + a + 0.5)
+    l11 = jnp.sqrt(q11)
+    l21 = q12 / l11
+    l22 = jnp.sqrt(jnp.maximum(q22 - l21 * l21, 0.0))
+    return e * x1 + l11 * n1, e * (a * x1 + x2) + l21 * n1 + l22 * n2
+
+
+def _output(x1: Scalar, x2: Scalar) -> Scalar:
+    """(1 + √3 T s) / (1 + T s)² of the noise, scaled to unit variance."""
+    return (_SQRT3 * x1 + (1.0 - _SQRT3) * x2) / math.sqrt(2.0)
+
+
+def dryden_spectrum(frequency: np.ndarray, intensity: float, time_constant: float, axis: str):  # noqa: ANN201
+    """One-sided power spectral density [m²/s²/Hz] of an axis ("along", "across" or "up")."""
+    x = (2.0 * math.pi * frequency * time_constant) ** 2
+    if axis == "along":
+        return 4.0 * intensity**2 * time_constant / (1.0 + x)
+    return 2.0 * intensity**2 * time_constant * (1.0 + 3.0 * x) / (1.0 + x) ** 2

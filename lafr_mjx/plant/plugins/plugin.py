@@ -1,0 +1,107 @@
+"""What a plugin is: parameters, a memory, and the phase of the step in which it acts.
+
+A plugin is a frozen flax dataclass whose fields are its parameters, so that each can differ
+over a batch. It derives from the class of its phase and overrides that class's one method.
+Plugins are combined by phase, never by their place in a list: winds and wrenches add up,
+ceilings multiply, and what a link does to a message (map it, delay it, lose it) commutes.
+
+| base class | when it acts | what it gives |
+|---|---|---|
+| CommandPlugin | once per command (50 Hz), when it is sent | the message as it will arrive |
+| ActuatorPlugin | once per command | a factor on the rotors' top speed |
+| AirPlugin | every physics step, at any point | velocity of the air [m/s, world] |
+| ForcePlugin | every physics step | a wrench on the body |
+| SensePlugin | every sample (100 Hz) | the sample as it will arrive |
+"""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any
+
+from flax import struct
+
+from lafr_mjx.plant.rigid_body import Wrench
+from lafr_mjx.plant.vec3 import Scalar, Vec3
+
+if TYPE_CHECKING:
+    from lafr_mjx.plant.messages import CommandMessage, SampleMessage
+    from lafr_mjx.plant.noise import Draws
+    from lafr_mjx.plant.rigid_body import Motion
+    from lafr_mjx.plant.rotors import Four
+
+Memory = Any  # a pytree; () for a plugin that remembers nothing
+
+
+@struct.dataclass
+class Flow:
+    """The air as the vehicle meets it, handed to force plugins."""
+
+    motion: Motion
+    rotor_air_velocity: tuple[Vec3, Vec3, Vec3, Vec3]  # m/s, body axes: relative to the air there
+    air_velocity: Vec3  # m/s, the mean of the four
+    rotor_position: tuple[Vec3, Vec3, Vec3, Vec3]  # m, body frame
+    rotor_speed: Four  # rad/s
+    rotor_thrust: Four  # N
+
+
+class Plugin:
+    """Common to all phases."""
+
+    def init(self, draws: Draws) -> Memory:
+        """Memory at the start, e.g. drawn from a stationary distribution."""
+        del draws
+        return ()
+
+
+class CommandPlugin(Plugin):
+    """Acts on each command when it is sent."""
+
+    def send(
+        self, memory: Memory, draws: Draws, message: CommandMessage
+    ) -> tuple[Memory, CommandMessage]:
+        """The message as it will arrive."""
+        raise NotImplementedError
+
+
+class ActuatorPlugin(Plugin):
+    """Limits the rotors."""
+
+    def ceiling(self, memory: Memory, rotor_speed: Four, dt: float) -> tuple[Memory, Scalar]:
+        """Factor on the rotors' top speed for the next `dt` seconds."""
+        raise NotImplementedError
+
+
+class AirPlugin(Plugin):
+    """Moves the air."""
+
+    def update(self, memory: Memory, draws: Draws, dt: float) -> Memory:
+        """Advance random processes by one control interval."""
+        del draws, dt
+        return memory
+
+    def velocity(self, memory: Memory, point: Vec3) -> Vec3:
+        """Velocity of the air at a point [m/s, world]."""
+        raise NotImplementedError
+
+
+class ForcePlugin(Plugin):
+    """Pushes the body."""
+
+    def update(self, memory: Memory, draws: Draws, dt: float) -> Memory:
+        """Advance random processes by one control interval."""
+        del draws, dt
+        return memory
+
+    def wrench(self, memory: Memory, flow: Flow) -> Wrench:
+        """Force at the body's origin and torque about it, in body axes."""
+        raise NotImplementedError
+
+
+class SensePlugin(Plugin):
+    """Acts on each sample of the state estimator when it is taken."""
+
+    def sense(
+        self, memory: Memory, draws: Draws, message: SampleMessage
+    ) -> tuple[Memory, SampleMessage]:
+        """The sample as it will arrive."""
+        raise NotImplementedError

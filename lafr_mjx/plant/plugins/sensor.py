@@ -1,0 +1,39 @@
+"""Noise of the state estimator."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+from flax import struct
+
+from lafr_mjx.plant.plugins.plugin import Memory, SensePlugin
+from lafr_mjx.plant.rigid_body import Motion
+from lafr_mjx.plant.vec3 import Scalar, Vec3
+
+if TYPE_CHECKING:
+    from lafr_mjx.plant.messages import SampleMessage
+    from lafr_mjx.plant.noise import Draws
+
+
+@struct.dataclass
+class SensorNoise(SensePlugin):
+    """White noise, independent from sample to sample; standard deviations per axis."""
+
+    position: Scalar = 0.0  # m
+    velocity: Scalar = 0.0  # m/s
+    attitude: Scalar = 0.0  # rad
+    rates: Scalar = 0.0  # rad/s
+
+    def sense(
+        self, memory: Memory, draws: Draws, message: SampleMessage
+    ) -> tuple[Memory, SampleMessage]:
+        """Add noise; the attitude is turned by a small rotation vector."""
+        n = draws.normal(12)
+        true = message.motion
+        motion = Motion(
+            position=true.position + Vec3(*n[0:3]) * self.position,
+            velocity=true.velocity + Vec3(*n[3:6]) * self.velocity,
+            attitude=true.attitude.turned(Vec3(*n[6:9]) * self.attitude),
+            rates=true.rates + Vec3(*n[9:12]) * self.rates,
+        )
+        return memory, message.replace(motion=motion)

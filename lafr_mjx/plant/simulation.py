@@ -1,0 +1,276 @@
+"""The plant's pure functions: `reset`, `step`, `sense`.
+
+One `step` is one control interval (20 ms): the command travels, the flight controller runs
+at every physics step, the state estimator samples at 100 Hz.
+"""
+
+from __future__ import annotations
+
+from functools import partial
+from typing import TYPE_CHECKING, Any
+
+import jax
+import jax.numpy as jnp
+import numpy as np
+from flax import struct
+
+from lafr_mjx.plant import messages
+from lafr_mjx.plant.messages import CommandMessage, SampleMessage
+from lafr_mjx.plant.noise import Draws
+from lafr_mjx.plant.mixer import Saturation
+from lafr_mjx.plant.plugins.plugin import (
+    ActuatorPlugin,
+    AirPlugin,
+    CommandPlugin,
+    Flow,
+    ForcePlugin,
+    Plugin,
+    SensePlugin,
+)
+from lafr_mjx.plant.rate_loop import Ctbr, RateLoopState, control_rates
+from lafr_mjx.plant.rigid_body import Motion, Wrench
+from lafr_mjx.plant.rotors import Four
+from lafr_mjx.plant.vec3 import Quat, Scalar, Vec3, runtime_unit, settle
+from lafr_mjx.types import CONTROL_DT, GRAVITY, SAMPLE_DT, Sensed, State
+
+if TYPE_CHECKING:
+    from lafr_mjx.plant.engine import Engine
+    from lafr_mjx.plant.params import PlantParams
+
+SAMPLES_PER_TICK = round(CONTROL_DT / SAMPLE_DT)
+
+_INIT_MOMENT = np.uint32(0xFFFFFFFF)
+
+# Why a vehicle is frozen. 0: it flies.
+FLYING, GROUND, TILT, SPEED, NOT_FINITE, ERROR = range(6)
+CRASH_NAMES = ("flying", "ground", "tilt", "speed", "not finite", "error")
+
+
+@struct.dataclass
+class PlantState:
+    """All that goes on from step to step, for one vehicle."""
+
+    physics: Any  # the engine's own state
+    rotor_speed: Four  # rad/s
+    rate_loop: RateLoopState
+    commands: tuple[CommandMessage, ...]  # on their way or in force, newest first
+    samples: tuple[SampleMessage, ...]  # newest first
+    memories: dict[str, Any]  # the plugins'
+    key: jax.Array  # [2] uint32
+    tick: jax.Array  # [] int32, control intervals since the reset
+    crash: jax.Array  # [] int32, one of the codes above
+    saturation: Saturation  # the worst of the last control interval
+
+
+@struct.dataclass
+class Sampled:
+    """The samples of one control interval, in time order."""
+
+    state: State  # [SAMPLES_PER_TICK, ...]
+    received: jax.Array  # [SAMPLES_PER_TICK] bool
+
+
+def reset(
+    engine: Engine, params: PlantParams, key: jax.Array, position: Any = (0.0, 0.0, 1.5)
+) -> PlantState:
+    """A vehicle at rest in hover, rotors turning, with its first sample taken."""
+    motion = Motion(Vec3.of(position), Vec3.zero(), Quat.identity(), Vec3.zero())
+    motion = jax.tree.map(lambda x: jnp.asarray(x, jnp.float32), motion)
+    hover = Ctbr(jnp.float32(GRAVITY), Vec3.zero())
+    if jnp.issubdtype(key.dtype, jax.dtypes.prng_key):
+        key = jax.random.key_data(key)
+    memories = {
+        name: plugin.init(Draws.of(key, _INIT_MOMENT, name))
+        for name, plugin in params.plugins.items()
+    }
+    return PlantState(
+        physics=engine.physics(motion),
+        rotor_speed=params.rotors.hover_speeds(params.inertial.mass, GRAVITY),
+        rate_loop=RateLoopState.start(motion.rates),
+        commands=messages.full_of(hover),
+        samples=messages.first_sample(motion),
+        memories=memories,
+        key=key,
+        tick=jnp.int32(0),
+        crash=jnp.int32(FLYING),
+        saturation=Saturation.none(),
+    )
+
+
+def step(
+    engine: Engine, params: PlantParams, state: PlantState, command: jax.Array
+) -> tuple[PlantState, Sampled]:
+    """Fly one control interval under a command [4] (clipped to what the vehicle accepts)."""
+    moment = state.tick * (SAMPLES_PER_TICK + 1)
+    memories = dict(state.memories)
+
+    clipped = jnp.clip(command, params.command_low, params.command_high)
+    message = CommandMessage(Ctbr(clipped[0], Vec3.of(clipped[1:])), jnp.float32(0.0))
+    for name, plugin in _of(params, CommandPlugin):
+        memories[name], message = plugin.send(
+            memories[name], Draws.of(state.key, moment, name), message
+        )
+    commands = messages.send(state.commands, message)
+
+    ceiling = jnp.float32(1.0)
+    for name, plugin in _of(params, ActuatorPlugin):
+        memories[name], factor = plugin.ceiling(memories[name], state.rotor_speed, CONTROL_DT)
+        ceiling = ceiling * factor
+    for name, plugin in _of(params, AirPlugin) + _of(params, ForcePlugin):
+        memories[name] = plugin.update(
+            memories[name], Draws.of(state.key, moment, name), CONTROL_DT
+        )
+
+    mass = engine.prepare(params.inertial)
+    unit = runtime_unit(params.inertial.mass)
+    substeps = round(SAMPLE_DT / engine.timestep)
+
+    def physics_step(carry: tuple, index: jax.Array) -> tuple[tuple, None]:
+        physics, speeds, loop, saturation, offset = carry
+        motion = engine.motion(physics)
+        start = offset + index * engine.timestep
+        wanted = settle(messages.in_force(commands, start, engine.timestep, unit), unit)
+        loop, targets, limited = control_rates(
+            params.controller, loop, wanted, motion.rates, engine.timestep
+        )
+        speeds = settle(params.rotors.turn(speeds, targets, ceiling, engine.timestep), unit)
+        wrench = _total_wrench(params, memories, motion, speeds, unit)
+        physics = engine.advance(mass, physics, wrench)
+        return (physics, speeds, loop, saturation.worst(limited), offset), None
+
+    def sampling_interval(carry: tuple, index: jax.Array) -> tuple[tuple, SampleMessage]:
+        physics, speeds, loop, saturation, sense_memories = carry
+        inner = (physics, speeds, loop, saturation, index * jnp.float32(SAMPLE_DT))
+        steps = jnp.arange(substeps, dtype=jnp.float32)
+        (physics, speeds, loop, saturation, _), _ = jax.lax.scan(physics_step, inner, steps)
+
+        sample = SampleMessage(engine.motion(physics), jnp.float32(0.0), jnp.float32(0.0))
+        sense_memories = dict(sense_memories)
+        for name, plugin in _of(params, SensePlugin):
+            draws = Draws.of(state.key, moment + 1 + index, name)
+            sense_memories[name], sample = plugin.sense(sense_memories[name], draws, sample)
+        return (physics, speeds, loop, saturation, sense_memories), sample
+
+    sense_memories = {name: memories[name] for name, _ in _of(params, SensePlugin)}
+    carry = (
+        state.physics, state.rotor_speed, state.rate_loop, Saturation.none(), sense_memories,
+    )  # fmt: skip
+    carry, taken = jax.lax.scan(sampling_interval, carry, jnp.arange(SAMPLES_PER_TICK))
+    physics, speeds, loop, saturation, sense_memories = carry
+
+    moving = _Moving(physics, speeds, loop, {**memories, **sense_memories}, saturation)
+    before = _Moving(
+        state.physics, state.rotor_speed, state.rate_loop, state.memories, state.saturation
+    )
+    crash, held = _frozen_if_crashed(engine, params, state.crash, before, moving)
+    # What a frozen vehicle senses is where it stands, not what its physics would have done.
+    standing = engine.motion(held.physics)
+    frozen = crash != FLYING
+    samples, sampled = state.samples, []
+    for i in range(SAMPLES_PER_TICK):
+        sample = jax.tree.map(lambda leaf, i=i: leaf[i], taken)
+        motion = jax.tree.map(partial(jnp.where, frozen), standing, sample.motion)
+        sample = sample.replace(motion=motion)
+        samples = messages.take(messages.samples_later(samples, SAMPLE_DT), sample)
+        sampled.append(motion.array())
+
+    new = PlantState(
+        physics=held.physics,
+        rotor_speed=held.rotor_speed,
+        rate_loop=held.rate_loop,
+        commands=messages.commands_later(commands, CONTROL_DT),
+        samples=samples,
+        memories=held.memories,
+        key=state.key,
+        tick=state.tick + 1,
+        crash=crash,
+        saturation=held.saturation,
+    )
+    received = jnp.isfinite(taken.arrival)
+    return new, Sampled(Motion.of(jnp.stack(sampled)).state(), received)
+
+
+def sense(state: PlantState) -> Sensed:
+    """The newest sample that has reached the controller; times are since the reset."""
+    sample = messages.newest_arrived(state.samples)
+    now = state.tick * jnp.float32(CONTROL_DT)
+    return Sensed(state=sample.motion.state(), stamp=now - sample.age, time=now)
+
+
+def truth(engine: Engine, state: PlantState) -> State:
+    """The true state, for metrics and pictures; no controller sees it."""
+    return engine.motion(state.physics).state()
+
+
+def air_velocity(params: PlantParams, memories: dict[str, Any], point: Vec3) -> Vec3:
+    """Velocity of the air at a point [m/s, world]: the sum over all air plugins."""
+    total = Vec3.zero()
+    for name, plugin in _of(params, AirPlugin):
+        total = total + plugin.velocity(memories[name], point)
+    return total
+
+
+def _total_wrench(
+    params: PlantParams, memories: dict[str, Any], motion: Motion, speeds: Four, unit: Scalar
+) -> Wrench:
+    rotors = params.rotors
+    thrusts = rotors.thrusts(speeds)
+    rotation, rates = settle(motion.attitude.matrix(), unit), motion.rates
+
+    def relative(point: Vec3) -> Vec3:
+        world = motion.position + rotation.times(point)
+        air = settle(motion.velocity - air_velocity(params, memories, world), unit)
+        return settle(rotation.transposed_times(air) + rates.cross(point), unit)
+
+    at_rotors = tuple(relative(point) for point in rotors.position)
+    mean = settle((at_rotors[0] + at_rotors[1] + at_rotors[2] + at_rotors[3]) * 0.25, unit)
+    flow = Flow(
+        motion=motion,
+        air_velocity=mean,
+        rotor_air_velocity=at_rotors,  # type: ignore[arg-type]
+        rotor_position=rotors.position,
+        rotor_speed=speeds,
+        rotor_thrust=thrusts,
+    )
+    total = rotors.wrench(thrusts)
+    for name, plugin in _of(params, ForcePlugin):
+        total = total + plugin.wrench(memories[name], flow)
+    return settle(total, unit)
+
+
+@struct.dataclass
+class _Moving:
+    """The part of the state that stops when the vehicle crashes."""
+
+    physics: Any
+    rotor_speed: Four
+    rate_loop: RateLoopState
+    memories: dict[str, Any]
+    saturation: Saturation
+
+
+def _frozen_if_crashed(
+    engine: Engine, params: PlantParams, crash: jax.Array, old: _Moving, new: _Moving
+) -> tuple[jax.Array, _Moving]:
+    """Detect a crash; a crashed vehicle stays as it is, and NaN never enters its state."""
+    leaves = [jnp.all(jnp.isfinite(x)) for x in jax.tree.leaves((new.physics, new.rotor_speed))]
+    finite = jnp.all(jnp.stack(leaves))
+    motion = engine.motion(new.physics)
+    limits = params.crash
+    upright = motion.attitude.matrix().c.z
+    cause = jnp.int32(FLYING)
+    cause = jnp.where(motion.velocity.norm() > limits.speed, SPEED, cause)
+    cause = jnp.where(upright < limits.tilt_cosine, TILT, cause)
+    cause = jnp.where(motion.position.z < limits.ground, GROUND, cause)
+    cause = jnp.where(finite, cause, NOT_FINITE)
+    flying = crash == FLYING
+    unit = runtime_unit(params.inertial.mass)
+    keep = settle((~flying | ~finite).astype(jnp.float32), unit) > 0.5
+    held = jax.tree.map(partial(jnp.where, keep), old, new)
+    return jnp.where(flying, cause, crash).astype(jnp.int32), held
+
+
+def _of(params: PlantParams, phase: type[Plugin]) -> list[tuple[str, Any]]:
+    """The plugins of a phase, ordered by name: the order in which they were given is moot."""
+    chosen = [(name, p) for name, p in params.plugins.items() if isinstance(p, phase)]
+    return sorted(chosen, key=lambda pair: pair[0])

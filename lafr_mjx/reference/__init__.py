@@ -1,0 +1,1 @@
+"""What is asked of the vehicle: a path in space, a clock that runs along it, and flatness."""

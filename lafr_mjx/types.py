@@ -1,0 +1,86 @@
+"""What passes between the rooms: states, references, commands, flights.
+
+All are named tuples: JAX treats them as pytrees by itself, and the drone's control process
+can use them without importing JAX. Units are SI. World frame: z up. Body frame: x forward,
+y left, z up; `rotation` maps body vectors to the world. Leading batch axes are allowed
+everywhere; the shapes given are those of one vehicle.
+
+A *command* is an array [..., 4]: mass-normalised collective thrust c [m/s²] and body rates
+[rad/s] (CTBR).
+"""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any, NamedTuple
+
+if TYPE_CHECKING:
+    from lafr_mjx.arrays import Array
+
+GRAVITY = 9.81
+"""Standard gravity of the plant and of the learner's nominal model [m/s²]."""
+
+CONTROL_DT = 0.02
+"""Time between two commands [s]: the policy runs at 50 Hz."""
+
+SAMPLE_DT = 0.01
+"""Time between two samples of motion capture [s]: 100 Hz."""
+
+
+class State(NamedTuple):
+    """Motion of a rigid body."""
+
+    position: Array  # [3] m, world
+    velocity: Array  # [3] m/s, world
+    rotation: Array  # [3, 3] body to world
+    rates: Array  # [3] rad/s, body
+
+
+class Reference(NamedTuple):
+    """What is asked at one instant: the flat output's derivatives and the state they imply."""
+
+    position: Array  # [3] m
+    velocity: Array  # [3] m/s
+    acceleration: Array  # [3] m/s²
+    jerk: Array  # [3] m/s³
+    rotation: Array  # [3, 3] attitude without drag
+    rates: Array  # [3] rad/s, body
+    thrust: Array  # [] m/s², mass-normalised
+
+
+class CommandLimits(NamedTuple):
+    """The admissible set U of commands, axis by axis."""
+
+    low: Array  # [4]
+    high: Array  # [4]
+
+
+class Sensed(NamedTuple):
+    """The newest sample that has reached the controller."""
+
+    state: State
+    stamp: Array  # [] s, when the sample was taken
+    time: Array  # [] s, now; the sample's age is time - stamp
+
+
+class Rollout(NamedTuple):
+    """One recorded flight on the 50 Hz clock, with the 100 Hz samples beside it.
+
+    The same pytree comes from the simulated plant, from hardware and from recorded logs. The
+    leading axis of every field is time (T ticks); `sample_*` have 2 T entries in time order.
+    """
+
+    time: Array  # [T] s since the start of the flight
+    valid: Array  # [T] bool, False beyond the end of this flight (batches share one length)
+    sensed: State  # newest sample known at `time`
+    stamp: Array  # [T] s, when that sample was taken
+    command: Array  # [T, 4] what was really sent, after clipping
+    reference: Reference  # what was asked at `time`
+    phase: Array  # [T] s, phase of the path at `time`
+    phase_rate: Array  # [T] ds/dt
+    time_scale: Array  # [T] α in force
+    truth: State  # true state at `time`; on hardware the sensed one
+    crashed: Array  # [T] bool, frozen from the first True on
+    sample_time: Array  # [2 T] s
+    sample: State  # the sensed 100 Hz samples
+    sample_received: Array  # [2 T] bool, False where the sample was lost
+    diagnostics: Any  # what only this kind of plant knows (rotor speeds, saturation, voltage)

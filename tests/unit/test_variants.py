@@ -1,0 +1,158 @@
+"""MJCF variants: MuJoCo's own arithmetic against ours, names, props, export."""
+
+from __future__ import annotations
+
+import mujoco
+import numpy as np
+import pytest
+
+from lafr_mjx.errors import InputError
+from lafr_mjx.plant.variants import compile_model, scene_variant, vehicle_variant, write_xml
+from lafr_mjx.plant.vehicle import add_point_mass, load_vehicle
+
+LANDMARKS = [(-2.5, -1.0, 1.2), (0.0, 1.5, 1.6), (2.5, -1.0, 1.2)]
+FANS = [((3.2, 1.8, 1.4), (-0.86, -0.5, 0.0), 0.2), ((-3.0, 1.8, 2.0), (0.8, -0.5, -0.6), 0.5)]
+
+
+@pytest.fixture(scope="module")
+def vehicle():
+    return load_vehicle("lafr192")
+
+
+def mass_properties(model):
+    """Mass, inertia and centre of the root from MuJoCo's mass matrix, not from its inputs."""
+    data = mujoco.MjData(model)
+    data.qpos[:7] = [0, 0, 1, 1, 0, 0, 0]
+    mujoco.mj_forward(model, data)
+    full = np.zeros((model.nv, model.nv))
+    mujoco.mj_fullM(model, data, full)
+    mass = full[0, 0]
+    # For a free joint the coupling block is -m hat(c), the last the inertia about the origin.
+    coupling = full[:3, 3:6]
+    centre = np.array([coupling[1, 2], coupling[2, 0], coupling[0, 1]]) / mass
+    inertia = full[3:6, 3:6] - mass * (centre @ centre * np.eye(3) - np.outer(centre, centre))
+    return mass, inertia, centre
+
+
+@pytest.mark.parametrize("name", ["lafr192", "kingfisher", "crazyflie"])
+@pytest.mark.parametrize("position", [(0.0, 0.0, 0.0), (0.02, 0.0, 0.0), (-0.01, 0.015, -0.03)])
+def test_payload_agrees_with_mujoco(name, position):
+    vehicle = load_vehicle(name)
+    payload = 0.06
+    root = vehicle_variant(vehicle, payload_mass=payload, payload_position=position)
+    model = compile_model(root)
+    assert (model.nq, model.nv) == (7, 6)
+    mass, inertia, centre = mass_properties(model)
+    expected = add_point_mass(
+        vehicle.mass, vehicle.inertia, vehicle.centre_of_mass, payload, np.array(position)
+    )
+    assert mass == pytest.approx(expected[0], rel=1e-9)
+    assert inertia == pytest.approx(expected[1], rel=1e-5, abs=1e-11)
+    assert centre == pytest.approx(expected[2], abs=1e-9)
+
+
+def test_plain_variant_is_the_vehicle(vehicle):
+    model = compile_model(vehicle_variant(vehicle))
+    original = mujoco.MjModel.from_xml_path(str(vehicle.mjcf_path))
+    assert model.ngeom == original.ngeom
+    assert model.body_mass == pytest.approx(original.body_mass)
+    assert model.geom_size == pytest.approx(original.geom_size)
+    assert model.opt.jacobian == mujoco.mjtJacobian.mjJAC_SPARSE
+    assert model.key("hover").qpos == pytest.approx([0, 0, 1.5, 1, 0, 0, 0])
+
+
+def test_cut_propellers_are_drawn_smaller(vehicle):
+    scale = (0.80, 0.90, 0.85, 1.0)
+    whole = compile_model(vehicle_variant(vehicle))
+    cut = compile_model(vehicle_variant(vehicle, propeller_scale=scale))
+    for i, factor in enumerate(scale, start=1):
+        disc, blade = f"prop{i}", f"blade{i}"
+        assert cut.geom(disc).size[0] == pytest.approx(factor * whole.geom(disc).size[0])
+        assert cut.geom(disc).size[1] == whole.geom(disc).size[1]
+        assert cut.geom(blade).size[0] == pytest.approx(factor * whole.geom(blade).size[0])
+        assert cut.geom(blade).size[1:] == pytest.approx(whole.geom(blade).size[1:])
+    assert cut.body("quad").mass == pytest.approx(vehicle.mass)
+
+
+@pytest.mark.parametrize("name", ["lafr192", "kingfisher", "crazyflie"])
+def test_scene_has_the_task_in_it(name):
+    vehicle = load_vehicle(name)
+    model = compile_model(scene_variant(vehicle, LANDMARKS, FANS, payload_mass=0.01))
+    assert (model.nq, model.nmocap) == (7, 5)
+    data = mujoco.MjData(model)
+    mujoco.mj_resetDataKeyframe(model, data, 0)
+    mujoco.mj_forward(model, data)
+    for i, place in enumerate(LANDMARKS, start=1):
+        assert data.body(f"landmark{i}").xpos == pytest.approx(place)
+        foot = data.geom(f"landmark{i}_pole")
+        assert foot.xpos[2] - model.geom(f"landmark{i}_pole").size[1] == pytest.approx(0, abs=1e-9)
+    for i, (place, direction, radius) in enumerate(FANS, start=1):
+        fan = data.body(f"fan{i}")
+        assert fan.xpos == pytest.approx(place)
+        blows = fan.xmat.reshape(3, 3)[:, 0]
+        assert blows == pytest.approx(np.array(direction) / np.linalg.norm(direction))
+        assert model.geom(f"fan{i}_disc").size[0] == pytest.approx(radius)
+        pole = data.geom(f"fan{i}_pole")
+        assert abs(pole.xmat.reshape(3, 3)[2, 2]) == pytest.approx(1)  # upright
+    for site in ("thrust1", "thrust2", "thrust3", "thrust4", "imu"):
+        assert data.site(site).xpos[2] == pytest.approx(1.5)
+    assert model.body("payload").parentid == model.body(vehicle.body_name).id
+    assert {model.camera(i).name for i in range(model.ncam)} == {"track", "overview"}
+
+
+def test_scene_without_task_has_no_props(vehicle):
+    model = compile_model(scene_variant(vehicle))
+    assert model.nmocap == 0
+    assert model.geom("floor").contype == 1
+
+
+def test_low_landmark_has_no_pole(vehicle):
+    model = compile_model(scene_variant(vehicle, [(0, 0, 0)]))
+    assert mujoco.mj_name2id(model, mujoco.mjtObj.mjOBJ_GEOM, "landmark1_pole") == -1
+
+
+def test_radians_of_a_users_file_survive(vehicle, tmp_path):
+    """The arena must not impose its units on the vehicle's angles."""
+    own = """<mujoco><compiler angle="radian"/><worldbody><body name="mine"><freejoint/>
+      <geom name="plate" type="box" size=".1 .1 .01" mass="0.3" euler="0 0 0.5"/>
+      <site name="thrust1" pos=".1 -.1 0"/><site name="thrust2" pos="-.1 .1 0"/>
+      <site name="thrust3" pos="-.1 -.1 0"/><site name="thrust4" pos=".1 .1 0"/>
+      </body></worldbody></mujoco>"""
+    (tmp_path / "mine.xml").write_text(own)
+    profile = vehicle.profile_path.read_text().replace("quad.xml", "mine.xml")
+    (tmp_path / "mine.toml").write_text(profile)
+    mine = load_vehicle(str(tmp_path / "mine.toml"))
+    model = compile_model(scene_variant(mine, LANDMARKS, propeller_scale=(0.8, 1, 1, 1)))
+    # MuJoCo may move the angle into the body's inertial frame; the geom's pose is what counts.
+    data = mujoco.MjData(model)
+    mujoco.mj_forward(model, data)
+    assert data.geom("plate").xmat[0] == pytest.approx(np.cos(0.5))
+    assert model.camera("track").bodyid[0] == model.body("mine").id
+
+
+def test_export_opens_by_itself(vehicle, tmp_path):
+    root = scene_variant(vehicle, LANDMARKS, FANS, payload_mass=0.06)
+    path = write_xml(root, tmp_path / "out")
+    exported, compiled = mujoco.MjModel.from_xml_path(str(path)), compile_model(root)
+    assert exported.ngeom == compiled.ngeom
+    assert exported.body_mass == pytest.approx(compiled.body_mass)
+
+
+@pytest.mark.parametrize(
+    ("arguments", "expected"),
+    [
+        ({"payload_mass": -0.1}, "payload_mass is -0.1"),
+        ({"payload_mass": float("nan")}, "payload_mass is nan"),
+        ({"payload_position": (0, 0)}, "payload_position"),
+        ({"propeller_scale": (1, 1, 1)}, "propeller_scale"),
+        ({"propeller_scale": (1, 1, 1, 0)}, "propeller_scale"),
+        ({"landmarks": [(0, 0, 1), (0, 0, float("inf"))]}, r"landmarks\[1\]"),
+        ({"landmarks": ["here"]}, r"landmarks\[0\]"),
+        ({"fans": [((0, 0, 1), (0, 0, 0), 0.2)]}, r"fans\[0\]"),
+        ({"fans": [((0, 0, 1), (1, 0, 0), -1)]}, r"fans\[0\]"),
+        ({"fans": [(0, 0, 1, 2)]}, r"fans\[0\]"),
+    ],
+)
+def test_bad_arguments_are_named(vehicle, arguments, expected):
+    with pytest.raises(InputError, match=expected):
+        scene_variant(vehicle, **arguments)

@@ -204,6 +204,10 @@ class Table:
         self._children.extend(children)
         return children
 
+    def known(self, *keys: str) -> None:
+        """Name keys that may be there although nobody reads them now."""
+        self._read.update(keys)
+
     def finish(self) -> None:
         """Reject the keys of this table and its sub-tables that were never asked for."""
         for key in self.data:

@@ -2,12 +2,15 @@
 
 from __future__ import annotations
 
+from functools import lru_cache
 from typing import TYPE_CHECKING, Any, Literal, Protocol
 
 from lafr_mjx.errors import InputError
 from lafr_mjx.types import SAMPLE_DT
 
 if TYPE_CHECKING:
+    from pathlib import Path
+
     from lafr_mjx.plant.rigid_body import Inertial, Motion, Wrench
     from lafr_mjx.plant.vehicle import Vehicle
 
@@ -49,23 +52,31 @@ class Engine(Protocol):
 
 def build_engine(vehicle: Vehicle, name: EngineName, timestep: float = DEFAULT_TIMESTEP) -> Engine:
     """The engine of that name for a vehicle."""
-    ratio = SAMPLE_DT / timestep
-    if timestep > DEFAULT_TIMESTEP + 1e-9 or abs(ratio - round(ratio)) > 1e-6:
+    ratio = SAMPLE_DT / timestep if timestep > 0.0 else 0.0
+    if not 0.0 < timestep <= DEFAULT_TIMESTEP + 1e-9 or abs(ratio - round(ratio)) > 1e-6:
         raise InputError(
             f"timestep {timestep:g} s; it must be at most {DEFAULT_TIMESTEP:g} s and divide "
             f"{SAMPLE_DT:g} s"
         )
+    if name == "freebody" and not vehicle.single_free_body:
+        raise InputError(
+            f"engine 'freebody' needs a vehicle of one rigid body, but {vehicle.mjcf_path} has "
+            f"more joints; use engine 'mjx'"
+        )
+    if name not in ("mjx", "freebody"):
+        raise InputError(f"unknown engine '{name}'; it must be 'mjx' or 'freebody'")
+    modified = vehicle.mjcf_path.stat().st_mtime_ns
+    return _cached_engine(vehicle.mjcf_path, modified, name, timestep)
+
+
+@lru_cache(maxsize=16)
+def _cached_engine(mjcf_path: Path, modified: int, name: EngineName, timestep: float) -> Engine:
+    """One engine object per vehicle file, so that compiled programs are shared."""
+    del modified  # part of the key: an edited file is read again
     if name == "freebody":
-        if not vehicle.single_free_body:
-            raise InputError(
-                f"engine 'freebody' needs a vehicle of one rigid body, but {vehicle.mjcf_path} has "
-                f"more joints; use engine 'mjx'"
-            )
         from lafr_mjx.plant.freebody import FreeBodyEngine
 
         return FreeBodyEngine(timestep)
-    if name == "mjx":
-        from lafr_mjx.plant.mjx_engine import MjxEngine
+    from lafr_mjx.plant.mjx_engine import MjxEngine
 
-        return MjxEngine(vehicle.mjcf_path, timestep)
-    raise InputError(f"unknown engine '{name}'; it must be 'mjx' or 'freebody'")
+    return MjxEngine(mjcf_path, timestep)

@@ -86,6 +86,6 @@ def accelerations(mass: MassMatrices, motion: Motion, wrench: Wrench) -> tuple[V
 
 
 def _from_principal(axes: Mat3, moments: Vec3) -> Mat3:
-    """axes diag(moments) axesᵀ."""
+    """Axes diag(moments) axesᵀ."""
     scaled = (axes.a.scaled(moments), axes.b.scaled(moments), axes.c.scaled(moments))
     return Mat3(*(Vec3(row.dot(axes.a), row.dot(axes.b), row.dot(axes.c)) for row in scaled))

@@ -7,20 +7,18 @@ in long flights. A lost message arrives never (at +inf).
 
 from __future__ import annotations
 
+from typing import TYPE_CHECKING
+
 import jax
 import jax.numpy as jnp
 from flax import struct
 
+from lafr_mjx.plant.limits import COMMANDS_KEPT, SAMPLES_KEPT
 from lafr_mjx.plant.rate_loop import Ctbr
-from lafr_mjx.plant.rigid_body import Motion
 from lafr_mjx.plant.vec3 import Scalar, Vec3, settle
 
-COMMANDS_KEPT = 6
-SAMPLES_KEPT = 8
-MAX_COMMAND_DELAY = 0.10
-"""Longest delay of a command [s] that the buffer holds at 50 Hz."""
-MAX_SENSING_DELAY = 0.06
-"""Longest latency of a sample [s] that the buffer holds at 100 Hz."""
+if TYPE_CHECKING:
+    from lafr_mjx.plant.rigid_body import Motion
 
 _LONG_AGO = -1e3
 _EPSILON = 1e-5  # s; a message due at this very instant counts as arrived

@@ -6,12 +6,16 @@ upright), then collective thrust, then yaw. What had to give way is reported.
 
 from __future__ import annotations
 
+from typing import TYPE_CHECKING
+
 import jax.numpy as jnp
 import numpy as np
 from flax import struct
 
-from lafr_mjx.plant.rotors import Four
 from lafr_mjx.plant.vec3 import Scalar, Vec3, settle
+
+if TYPE_CHECKING:
+    from lafr_mjx.plant.rotors import Four
 
 
 @struct.dataclass

@@ -11,13 +11,15 @@ change what the others draw.
 from __future__ import annotations
 
 import zlib
+from typing import TYPE_CHECKING
 
 import jax
 import jax.numpy as jnp
 import numpy as np
 from flax import struct
 
-from lafr_mjx.plant.vec3 import Scalar
+if TYPE_CHECKING:
+    from lafr_mjx.plant.vec3 import Scalar
 
 _ROTATIONS = (13, 15, 26, 6, 17, 29, 16, 24)
 _PARITY = np.uint32(0x1BD11BDA)

@@ -6,12 +6,16 @@ true ones: a payload or a cut propeller shows as missing acceleration, as on a r
 
 from __future__ import annotations
 
+from typing import TYPE_CHECKING
+
 import jax.numpy as jnp
 from flax import struct
 
 from lafr_mjx.plant.mixer import Mixer, Saturation, mix
-from lafr_mjx.plant.rotors import Four
 from lafr_mjx.plant.vec3 import Scalar, Vec3, runtime_unit, settle
+
+if TYPE_CHECKING:
+    from lafr_mjx.plant.rotors import Four
 
 
 @struct.dataclass

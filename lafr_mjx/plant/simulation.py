@@ -16,8 +16,8 @@ from flax import struct
 
 from lafr_mjx.plant import messages
 from lafr_mjx.plant.messages import CommandMessage, SampleMessage
-from lafr_mjx.plant.noise import Draws
 from lafr_mjx.plant.mixer import Saturation
+from lafr_mjx.plant.noise import Draws
 from lafr_mjx.plant.plugins.plugin import (
     ActuatorPlugin,
     AirPlugin,
@@ -29,13 +29,13 @@ from lafr_mjx.plant.plugins.plugin import (
 )
 from lafr_mjx.plant.rate_loop import Ctbr, RateLoopState, control_rates
 from lafr_mjx.plant.rigid_body import Motion, Wrench
-from lafr_mjx.plant.rotors import Four
 from lafr_mjx.plant.vec3 import Quat, Scalar, Vec3, runtime_unit, settle
 from lafr_mjx.types import CONTROL_DT, GRAVITY, SAMPLE_DT, Sensed, State
 
 if TYPE_CHECKING:
     from lafr_mjx.plant.engine import Engine
     from lafr_mjx.plant.params import PlantParams
+    from lafr_mjx.plant.rotors import Four
 
 SAMPLES_PER_TICK = round(CONTROL_DT / SAMPLE_DT)
 

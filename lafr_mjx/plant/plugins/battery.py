@@ -8,11 +8,11 @@ import jax.numpy as jnp
 from flax import struct
 
 from lafr_mjx.plant.plugins.plugin import ActuatorPlugin, Memory
-from lafr_mjx.plant.vec3 import Scalar
 
 if TYPE_CHECKING:
     from lafr_mjx.plant.noise import Draws
     from lafr_mjx.plant.rotors import Four
+    from lafr_mjx.plant.vec3 import Scalar
 
 
 @struct.dataclass

@@ -2,13 +2,17 @@
 
 from __future__ import annotations
 
+from typing import TYPE_CHECKING
+
 import jax.numpy as jnp
 from flax import struct
 
-from lafr_mjx.plant.messages import CommandMessage, SampleMessage
-from lafr_mjx.plant.noise import Draws
 from lafr_mjx.plant.plugins.plugin import CommandPlugin, Memory, SensePlugin
-from lafr_mjx.plant.vec3 import Scalar
+
+if TYPE_CHECKING:
+    from lafr_mjx.plant.messages import CommandMessage, SampleMessage
+    from lafr_mjx.plant.noise import Draws
+    from lafr_mjx.plant.vec3 import Scalar
 
 
 def _travel(draws: Draws, delay: Scalar, jitter: Scalar, loss: Scalar) -> Scalar:

@@ -20,14 +20,12 @@ from typing import TYPE_CHECKING, Any
 
 from flax import struct
 
-from lafr_mjx.plant.rigid_body import Wrench
-from lafr_mjx.plant.vec3 import Scalar, Vec3
-
 if TYPE_CHECKING:
     from lafr_mjx.plant.messages import CommandMessage, SampleMessage
     from lafr_mjx.plant.noise import Draws
-    from lafr_mjx.plant.rigid_body import Motion
+    from lafr_mjx.plant.rigid_body import Motion, Wrench
     from lafr_mjx.plant.rotors import Four
+    from lafr_mjx.plant.vec3 import Scalar, Vec3
 
 Memory = Any  # a pytree; () for a plugin that remembers nothing
 

@@ -1,0 +1,131 @@
+"""Figures of a flight, as the project defines them (docs/architecture.md, definitions)."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import TYPE_CHECKING
+
+import numpy as np
+
+if TYPE_CHECKING:
+    from lafr_mjx.tasks import Task
+    from lafr_mjx.types import CommandLimits, Rollout
+
+_GOAL_DISTANCE_M = 0.10
+_GOAL_SPEED_MPS = 0.2
+_GOAL_HOLD_S = 0.3
+_NEAR_LIMIT = 0.98  # of the limit counts as saturated
+
+
+@dataclass(frozen=True)
+class FlightMetrics:
+    """What is said about one flight; errors and speeds count after the ramp."""
+
+    flight_time_s: float
+    lap_time_s: float | None
+    reference_lap_s: float
+    peak_speed_mps: float
+    rmse_m: float
+    peak_error_m: float
+    rate_saturation: float  # share of commands with a body rate at its limit
+    thrust_saturation: float  # share of commands with the thrust at its limit
+    crashed: bool
+
+
+def flight_metrics(rollout: Rollout, task: Task, limits: CommandLimits) -> FlightMetrics:
+    """Figures of one flight; a crash counts from the first moment on."""
+    valid = np.asarray(rollout.valid)
+    time = np.asarray(rollout.time)
+    crashed = np.asarray(rollout.crashed)
+    codes = getattr(rollout.diagnostics, "crash", None)
+    any_crash = bool(crashed[valid].any())
+    if codes is not None:
+        any_crash = any_crash or bool((np.asarray(codes)[valid] != 0).any())
+    counted = valid & ~crashed & (time >= task.ramp_s - 1e-6)
+    if not counted.any():
+        counted = valid & ~crashed
+    position = np.asarray(rollout.truth.position, float)
+    error = np.linalg.norm(position - np.asarray(rollout.reference.position), axis=-1)
+    speed = np.linalg.norm(np.asarray(rollout.truth.velocity), axis=-1)
+    command = np.asarray(rollout.command)[counted]
+    at_rate = np.abs(command[:, 1:]) >= _NEAR_LIMIT * np.asarray(limits.high)[1:]
+    at_thrust = command[:, 0] >= _NEAR_LIMIT * np.asarray(limits.high)[0]
+    scale = float(np.asarray(rollout.time_scale)[valid][-1])
+    return FlightMetrics(
+        flight_time_s=float(valid.sum() * (time[1] - time[0])),
+        lap_time_s=lap_time(rollout, task),
+        reference_lap_s=scale * task.lap_s,
+        peak_speed_mps=float(speed[counted].max()),
+        rmse_m=float(np.sqrt(np.mean(error[counted] ** 2))),
+        peak_error_m=float(error[counted].max()),
+        rate_saturation=float(at_rate.any(axis=-1).mean()),
+        thrust_saturation=float(at_thrust.mean()),
+        crashed=any_crash,
+    )
+
+
+def lap_time(rollout: Rollout, task: Task) -> float | None:
+    """Mean time between crossings of the start plane, or from start to goal; None if none.
+
+    A slow flight crosses the start plane only once after its ramp. Then the plane is taken
+    where the reference was shortly before the end of the ramp: the flight is just long enough
+    to come there again. The rest of the ramp makes such a lap too long by less than 0.1 %.
+    """
+    flying = np.asarray(rollout.valid) & ~np.asarray(rollout.crashed)
+    time = np.asarray(rollout.time, float)[flying]
+    position = np.asarray(rollout.truth.position, float)[flying]
+    if len(time) < 2:
+        return None
+    if not task.periodic:
+        speed = np.linalg.norm(np.asarray(rollout.truth.velocity)[flying], axis=-1)
+        return _time_to_goal(time, position, speed, task.goal_position)
+    laps_flown = np.asarray(rollout.phase, float)[flying] / task.lap_s
+    after_ramp = time >= task.ramp_s
+    moments = _crossings(
+        time, (position - task.start_position) @ task.start_normal, laps_flown, after_ramp
+    )
+    if len(moments) < 2:
+        index = int(np.searchsorted(time, 0.8 * task.ramp_s))
+        if index >= len(time):
+            return None
+        point = np.asarray(rollout.reference.position, float)[flying][index]
+        direction = np.asarray(rollout.reference.velocity, float)[flying][index]
+        ahead = (position - point) @ direction
+        after = time >= time[index] - 0.1
+        moments = _crossings(time, ahead, laps_flown - laps_flown[index], after)
+    return float(np.mean(np.diff(moments))) if len(moments) > 1 else None
+
+
+def _crossings(
+    time: np.ndarray, ahead: np.ndarray, laps_flown: np.ndarray, counted: np.ndarray
+) -> np.ndarray:
+    """Moments at which the vehicle passes a plane forwards.
+
+    The plane is infinite and a path may cross it elsewhere: only passes near a whole number
+    of laps of the reference count, and only the first of several in a row (noise at the plane).
+    """
+    near = np.abs(laps_flown - np.round(laps_flown)) < 0.2
+    passes = (ahead[:-1] < 0.0) & (ahead[1:] >= 0.0) & near[1:] & counted[:-1]
+    index = np.flatnonzero(passes)
+    _, first = np.unique(np.round(laps_flown[index]), return_index=True)
+    index = index[first]
+    share = -ahead[index] / (ahead[index + 1] - ahead[index])
+    return time[index] + share * (time[index + 1] - time[index])
+
+
+def _time_to_goal(
+    time: np.ndarray, position: np.ndarray, speed: np.ndarray, goal: np.ndarray
+) -> float | None:
+    """First moment from which on the vehicle stays at the goal for long enough."""
+    there = (np.linalg.norm(position - goal, axis=-1) < _GOAL_DISTANCE_M) & (
+        speed < _GOAL_SPEED_MPS
+    )
+    since: float | None = None
+    for moment, arrived in zip(time, there, strict=True):
+        if not arrived:
+            since = None
+        elif since is None:
+            since = float(moment)
+        elif moment - since >= _GOAL_HOLD_S - 1e-9:
+            return since - float(time[0])
+    return None

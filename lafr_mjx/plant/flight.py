@@ -1,0 +1,179 @@
+"""One flight: a controller follows a path on the plant, and everything is recorded."""
+
+from __future__ import annotations
+
+from functools import partial
+from typing import TYPE_CHECKING, Any
+
+import jax
+import jax.numpy as jnp
+from flax import struct
+
+from lafr_mjx.plant import simulation
+from lafr_mjx.plant.plugins.battery import BatteryState
+from lafr_mjx.plant.simulation import ERROR, FLYING, PlantState
+from lafr_mjx.plant.vec3 import Scalar, Vec3
+from lafr_mjx.reference import clock as clocks
+from lafr_mjx.reference.flatness import reference_state
+from lafr_mjx.types import CONTROL_DT, Rollout, Sensed
+
+if TYPE_CHECKING:
+    from lafr_mjx.control.controller import Controller
+    from lafr_mjx.plant.engine import Engine
+    from lafr_mjx.plant.params import PlantParams
+    from lafr_mjx.reference.clock import Clock
+    from lafr_mjx.reference.path import Path
+
+
+@struct.dataclass
+class Conditions:
+    """The plant's parameters over one flight: from `before` to `after`, all in leaves."""
+
+    before: PlantParams
+    after: PlantParams
+    start: Scalar  # s into the flight; infinite if nothing changes
+    duration: Scalar  # s; 0 is a jump
+
+    @staticmethod
+    def constant(params: PlantParams) -> Conditions:
+        """Nothing changes."""
+        return Conditions(params, params, jnp.float32(jnp.inf), jnp.float32(0.0))
+
+    def at(self, time: Scalar) -> PlantParams:
+        """Parameters at a moment of the flight."""
+        jump = jnp.where(time >= self.start, 1.0, 0.0)
+        slope = jnp.clip((time - self.start) / jnp.maximum(self.duration, 1e-6), 0.0, 1.0)
+        share = jnp.where(self.duration > 0.0, slope, jump)
+        share = jnp.where(jnp.isinf(self.start), 0.0, share)
+
+        def blend(before: jax.Array, after: jax.Array) -> jax.Array:
+            return jnp.where(before == after, before, before + share * (after - before))
+
+        return jax.tree.map(blend, self.before, self.after)
+
+
+@struct.dataclass
+class Diagnostics:
+    """What only the simulated plant knows, per control interval."""
+
+    rotor_speed: jax.Array  # [T, 4] rad/s
+    air_velocity: jax.Array  # [T, 3] m/s, world, at the vehicle
+    voltage: jax.Array  # [T] V; 0 without a battery plugin
+    roll_pitch_share: jax.Array  # [T] what the mixer granted at worst
+    thrust_deviation: jax.Array  # [T] N, granted minus wanted
+    yaw_share: jax.Array  # [T]
+    crash: jax.Array  # [T] code, see `simulation.CRASH_NAMES`
+
+
+def ready_to_fly(
+    engine: Engine, params: PlantParams, state: PlantState, position: Any
+) -> PlantState:
+    """At rest in hover at a position, as every flight starts.
+
+    Battery, wind and random numbers go on; how the vehicle came there is not simulated.
+    """
+    fresh = simulation.reset(engine, params, state.key, position)
+    return fresh.replace(memories=state.memories, tick=state.tick)
+
+
+@partial(jax.jit, static_argnames=("engine", "ticks"))
+def fly(
+    engine: Engine,
+    conditions: Conditions,
+    state: PlantState,
+    controller: Controller,
+    path: Path,
+    clock: Clock,
+    seconds: Scalar,
+    *,
+    ticks: int,
+) -> tuple[PlantState, Rollout]:
+    """Fly for `seconds` (at most `ticks` control intervals) and record.
+
+    Pure, so that it can be batched with `vmap` over everything but the engine and `ticks`.
+    """
+    start_tick = state.tick
+    limit = conditions.before.crash.error
+    preview = controller.preview_s()
+
+    def reference_with(clock: Clock, offset: Scalar) -> Any:
+        return reference_state(path, *clocks.shifted(clock, offset))
+
+    def tick(carry: tuple, _: None) -> tuple[tuple, Rollout]:
+        state, memory, clock = carry
+        time = (state.tick - start_tick) * jnp.float32(CONTROL_DT)
+        params = conditions.at(time)
+        now = simulation.sense(state)
+        age = now.time - now.stamp
+        sensed = Sensed(now.state, time - age, time)
+        reference = reference_with(clock, 0.0)
+        wanted = jax.vmap(lambda offset: reference_with(clock, offset - age))(preview)
+        new_memory, command = controller(memory, sensed, wanted)
+        # A controller's NaN is never sent: the vehicle is told to hover.
+        command = jnp.where(jnp.all(jnp.isfinite(command)), command, _HOVER)
+        command = jnp.clip(command, params.command_low, params.command_high)
+
+        true = simulation.truth(engine, state)
+        new_state, sampled = simulation.step(engine, params, state, command)
+        error = jnp.linalg.norm(true.position - reference.position)
+        lost = (new_state.crash == FLYING) & ((error > limit) | ~jnp.isfinite(error))
+        new_state = new_state.replace(crash=jnp.where(lost, ERROR, new_state.crash))
+        new_clock = clocks.advance(clock, CONTROL_DT)
+        rate, _, _ = clocks.rates(clock)
+
+        valid = time < seconds - 0.5 * CONTROL_DT
+        # Beyond the end everything stands still, so that batches share one length.
+        carry = jax.tree.map(
+            partial(jnp.where, valid),
+            (new_state, new_memory, new_clock),
+            (state.replace(tick=new_state.tick), memory, clock),
+        )
+        record = Rollout(
+            time=time,
+            valid=valid,
+            sensed=sensed.state,
+            stamp=sensed.stamp,
+            command=command,
+            reference=reference,
+            phase=clock.phase,
+            phase_rate=rate,
+            time_scale=clock.time_scale,
+            truth=true,
+            crashed=state.crash != FLYING,
+            sample_time=time + jnp.array([0.5, 1.0]) * CONTROL_DT,
+            sample=sampled.state,
+            sample_received=sampled.received & valid,
+            diagnostics=_diagnose(params, new_state, true),
+        )
+        return carry, record
+
+    memory = jax.tree.map(jnp.asarray, controller.start())
+    clock = jax.tree.map(lambda x: jnp.asarray(x, jnp.float32), clock)
+    (state, _, _), rollout = jax.lax.scan(tick, (state, memory, clock), None, length=ticks)
+
+    def merge(leaf: jax.Array) -> jax.Array:
+        return leaf.reshape((-1, *leaf.shape[2:]))
+
+    rollout = rollout._replace(
+        sample_time=merge(rollout.sample_time),
+        sample=jax.tree.map(merge, rollout.sample),
+        sample_received=merge(rollout.sample_received),
+    )
+    return state, rollout
+
+
+_HOVER = jnp.array([9.81, 0.0, 0.0, 0.0], jnp.float32)
+
+
+def _diagnose(params: PlantParams, state: PlantState, true: Any) -> Diagnostics:
+    batteries = [m for m in state.memories.values() if isinstance(m, BatteryState)]
+    air = simulation.air_velocity(params, state.memories, Vec3.of(true.position))
+    return Diagnostics(
+        rotor_speed=jnp.stack(state.rotor_speed),
+        air_velocity=air.array(),
+        voltage=batteries[0].voltage if batteries else jnp.float32(0.0),
+        roll_pitch_share=state.saturation.roll_pitch,
+        thrust_deviation=state.saturation.thrust,
+        yaw_share=state.saturation.yaw,
+        crash=state.crash,
+    )

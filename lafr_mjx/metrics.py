@@ -14,6 +14,7 @@ if TYPE_CHECKING:
 _GOAL_DISTANCE_M = 0.10
 _GOAL_SPEED_MPS = 0.2
 _GOAL_HOLD_S = 0.3
+_RAMP_SHARES = (0.95, 0.9, 0.8)  # the later the more exact, but a late vehicle needs room
 _NEAR_LIMIT = 0.98  # of the limit counts as saturated
 
 
@@ -69,7 +70,7 @@ def lap_time(rollout: Rollout, task: Task) -> float | None:
 
     A slow flight crosses the start plane only once after its ramp. Then the plane is taken
     where the reference was shortly before the end of the ramp: the flight is just long enough
-    to come there again. The rest of the ramp makes such a lap too long by less than 0.1 %.
+    to come there again. The rest of the ramp makes such a lap too long by at most 10 ms.
     """
     flying = np.asarray(rollout.valid) & ~np.asarray(rollout.crashed)
     time = np.asarray(rollout.time, float)[flying]
@@ -84,14 +85,16 @@ def lap_time(rollout: Rollout, task: Task) -> float | None:
     moments = _crossings(
         time, (position - task.start_position) @ task.start_normal, laps_flown, after_ramp
     )
-    if len(moments) < 2:
-        index = int(np.searchsorted(time, 0.8 * task.ramp_s))
+    for share in _RAMP_SHARES:
+        if len(moments) >= 2:
+            break
+        index = int(np.searchsorted(time, share * task.ramp_s))
         if index >= len(time):
             return None
         point = np.asarray(rollout.reference.position, float)[flying][index]
         direction = np.asarray(rollout.reference.velocity, float)[flying][index]
         ahead = (position - point) @ direction
-        after = time >= time[index] - 0.1
+        after = time >= 0.5 * task.ramp_s
         moments = _crossings(time, ahead, laps_flown - laps_flown[index], after)
     return float(np.mean(np.diff(moments))) if len(moments) > 1 else None
 

@@ -1,0 +1,59 @@
+"""The command line: `lafr-mjx` and `python -m lafr_mjx`.
+
+Exit status: 0 success, 1 a run that failed, 2 bad input.
+"""
+
+from __future__ import annotations
+
+import sys
+
+import tyro
+
+import lafr_mjx
+from lafr_mjx.errors import InputError, RunError
+from lafr_mjx.experiments.bench_plant import BenchPlant
+from lafr_mjx.experiments.fly import Fly
+from lafr_mjx.experiments.listing import List
+
+_DESCRIPTION = """Learn agile quadrotor flight while flying.
+
+lafr-mjx list                                what ships: tasks, scenarios, vehicles
+lafr-mjx fly figure8 --scenario wind5        fly a task with the classical controller
+lafr-mjx bench plant                         speed of the simulated drone
+lafr-mjx --version
+"""
+
+
+def _app() -> tyro.extras.SubcommandApp:
+    bench = tyro.extras.SubcommandApp()
+    bench.command(BenchPlant, name="plant")
+    app = tyro.extras.SubcommandApp()
+    app.command(Fly, name="fly")
+    app.command(List, name="list")
+    app.command(bench, name="bench", help="Measure speed, each figure beside its yardstick.")
+    return app
+
+
+def main(arguments: list[str] | None = None) -> None:
+    """Parse the command line and run the command; ends the process with its status."""
+    arguments = sys.argv[1:] if arguments is None else arguments
+    if arguments == ["--version"]:
+        print(f"lafr-mjx {lafr_mjx.__version__}")
+        sys.exit(0)
+    try:
+        command = _app().cli(
+            prog="lafr-mjx",
+            description=_DESCRIPTION,
+            args=arguments,
+        )
+        command.run()
+    except InputError as error:
+        print(f"lafr-mjx: {error}", file=sys.stderr)
+        sys.exit(2)
+    except RunError as error:
+        print(f"lafr-mjx: {error}", file=sys.stderr)
+        sys.exit(1)
+    except KeyboardInterrupt:
+        print("lafr-mjx: interrupted", file=sys.stderr)
+        sys.exit(130)
+    sys.exit(0)

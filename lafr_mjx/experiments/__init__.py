@@ -1,0 +1,1 @@
+"""Commands that run flights and measurements: what `lafr-mjx` calls."""

@@ -1,0 +1,69 @@
+"""What commands print, and the JSON file that carries the same figures."""
+
+from __future__ import annotations
+
+import json
+import math
+import os
+import tempfile
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+from lafr_mjx.errors import InputError
+
+if TYPE_CHECKING:
+    from collections.abc import Mapping, Sequence
+
+
+def check_writable(path: Path | None) -> None:
+    """Fail before the work is done, not after it, if a result file cannot be written."""
+    if path is None:
+        return
+    if path.is_dir():
+        raise InputError(f"--json {path}: is a folder; give the name of a file")
+    parent = path.parent
+    if not parent.is_dir():
+        raise InputError(f"--json {path}: the folder {parent} does not exist")
+    if not os.access(parent, os.W_OK):
+        raise InputError(f"--json {path}: the folder {parent} is not writable")
+
+
+def write_json(path: Path | None, figures: Mapping[str, Any]) -> None:
+    """Write one object; the file appears whole or not at all."""
+    if path is None:
+        return
+    text = json.dumps(_plain(dict(figures)), indent=2, allow_nan=False) + "\n"
+    handle, name = tempfile.mkstemp(dir=path.parent, prefix=f".{path.name}.")
+    try:
+        with os.fdopen(handle, "w", encoding="utf-8") as file:
+            file.write(text)
+        os.replace(name, path)
+    except BaseException:
+        Path(name).unlink(missing_ok=True)
+        raise
+
+
+def _plain(value: Any) -> Any:
+    """NumPy scalars as numbers; what is not finite as null, which JSON can say."""
+    if isinstance(value, dict):
+        return {key: _plain(item) for key, item in value.items()}
+    if isinstance(value, list | tuple):
+        return [_plain(item) for item in value]
+    if hasattr(value, "item"):
+        value = value.item()
+    if isinstance(value, float) and not math.isfinite(value):
+        return None
+    return value
+
+
+def print_table(title: str, columns: Sequence[str], rows: Sequence[Sequence[str]]) -> None:
+    """A table on standard output."""
+    from rich.console import Console
+    from rich.table import Table
+
+    table = Table(title=title, title_justify="left")
+    for i, column in enumerate(columns):
+        table.add_column(column, justify="left" if i == 0 else "right")
+    for row in rows:
+        table.add_row(*row)
+    Console().print(table)

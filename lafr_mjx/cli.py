@@ -17,19 +17,22 @@ from lafr_mjx.experiments.listing import List
 
 _DESCRIPTION = """Learn agile quadrotor flight while flying.
 
-lafr-mjx list                                what ships: tasks, scenarios, vehicles
-lafr-mjx fly figure8 --scenario wind5        fly a task with the classical controller
-lafr-mjx bench plant                         speed of the simulated drone
+lafr-mjx list
+
+lafr-mjx fly figure8 --scenario wind5
+
+lafr-mjx bench plant
+
 lafr-mjx --version
 """
 
 
 def _app() -> tyro.extras.SubcommandApp:
     bench = tyro.extras.SubcommandApp()
-    bench.command(BenchPlant, name="plant")
+    bench.command(BenchPlant, name="plant", help="Speed of the simulated drone.")
     app = tyro.extras.SubcommandApp()
-    app.command(Fly, name="fly")
-    app.command(List, name="list")
+    app.command(Fly, name="fly", help="Fly a task with the classical controller.")
+    app.command(List, name="list", help="Show what ships: tasks, scenarios, vehicles.")
     app.command(bench, name="bench", help="Measure speed, each figure beside its yardstick.")
     return app
 

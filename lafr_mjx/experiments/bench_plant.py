@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, Literal
@@ -43,6 +44,8 @@ class BenchPlant:
             raise InputError(f"--batches {self.batches}: each must be from 1 to {2**20}")
         if not 1 <= self.rounds <= 100:
             raise InputError(f"--rounds {self.rounds}: must be from 1 to 100")
+        # crazyflow insists on this being set before anything imports SciPy, as JAX does.
+        os.environ.setdefault("SCIPY_ARRAY_API", "1")
         from lafr_mjx.experiments.plant_speed import measure_compile, measure_speed
 
         speed = measure_speed(self.batches, self.rounds)
@@ -111,13 +114,7 @@ class BenchPlant:
             for batch in self.batches:
                 rate = figures[f"{engine}_steps_per_s_batch_{batch}"]
                 ratio = figures[f"{engine}_ratio_to_c_batch_{batch}"]
-                rows.append(
-                    (
-                        f"plant, {engine}, all plugins",
-                        str(batch),
-                        f"{rate / 1e3:.0f}",
-                        f"{ratio:.1f}",
-                    )
-                )
+                what = f"plant, {engine}, all plugins"
+                rows.append((what, str(batch), f"{rate / 1e3:.0f}", f"{ratio:.1f}"))
         columns = ("what", "batch", "1000 steps/s", "ratio to C")
         print_table("Physics steps per second (500 Hz steps)", columns, rows)

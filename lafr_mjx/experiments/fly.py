@@ -125,7 +125,7 @@ class Fly:
             **asdict(first),
             "crashes": crashes,
             "wall_s": wall_s,
-            f"{several}s": [asdict(m) | {"end": r} for m, r in zip(results, reasons, strict=True)],
+            f"{several}s": [asdict(m) | {"end": r} for m, r in pairs],
         }
         write_json(self.json, figures)
         if crashes and self.plants == 1:

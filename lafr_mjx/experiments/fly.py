@@ -100,9 +100,8 @@ class Fly:
         wall_s: float,
     ) -> None:
         several = "plant" if self.plants > 1 else "flight"
-        rows = [
-            _row(i, m, reason) for i, (m, reason) in enumerate(zip(results, reasons, strict=True))
-        ]
+        pairs = list(zip(results, reasons, strict=True))
+        rows = [_row(i, m, reason) for i, (m, reason) in enumerate(pairs)]
         shown = rows if len(rows) <= 40 else rows[:40]
         columns = (several, *_COLUMNS[1:])
         print_table(f"{task.name}: tracking with the geometric controller", columns, shown)

@@ -12,11 +12,13 @@ from typing import TYPE_CHECKING
 
 import jax.numpy as jnp
 import mujoco
+import numpy as np
 from flax import struct
 
 from lafr_mjx.errors import InputError
 from lafr_mjx.plant.rigid_body import Inertial, Motion, Wrench
 from lafr_mjx.plant.vec3 import Quat
+from lafr_mjx.plant.vehicle_body import composite
 from lafr_mjx.types import GRAVITY
 
 if TYPE_CHECKING:
@@ -26,6 +28,7 @@ if TYPE_CHECKING:
 
 with contextlib.redirect_stdout(io.StringIO()):  # its import prints that Warp is missing
     from mujoco import mjx
+    from mujoco.mjx._src import smooth
 
 _DISABLED = (
     mujoco.mjtDisableBit.mjDSBL_CONSTRAINT
@@ -45,18 +48,27 @@ class MjxPhysics:
 
 
 def flight_model(mjcf_path: Path, timestep: float) -> mujoco.MjModel:
-    """The vehicle's model prepared for free flight: no contact, no air but ours."""
+    """The vehicle's model prepared for free flight: no contact, no air but ours.
+
+    Everything that is welded to the root body counts as one body, the root, whose mass
+    properties are those of the parameters.
+    """
     spec = mujoco.MjSpec.from_file(str(mjcf_path))
     original = spec.compile()
     root = _root_body(original)
+    for welded in np.flatnonzero(original.body_weldid == root):
+        body = spec.bodies[welded]
+        body.explicitinertial = True
+        body.mass, body.inertia, body.fullinertia = 0.0, [0.0] * 3, [np.nan] * 6
+    data = mujoco.MjData(original)
+    mujoco.mj_kinematics(original, data)
+    frame = composite(original, data, root, np.flatnonzero(original.body_weldid == root))
+    body = spec.bodies[root]
+    body.mass = frame.mass
+    body.inertia = np.linalg.eigvalsh(frame.inertia)
     # MuJoCo drops the coupling terms from the mass matrix of a body whose mass is centred in
     # its frame. A payload may move it later, so the structure must be there from the start.
-    body = spec.body(original.body(root).name)
-    body.explicitinertial = True
-    body.mass = original.body_mass[root]
-    body.ipos = original.body_ipos[root] + 0.01
-    body.inertia = original.body_inertia[root]
-    body.iquat = original.body_iquat[root]
+    body.ipos = frame.centre_of_mass + 0.01
     model = spec.compile()
     model.opt.timestep = timestep
     model.opt.integrator = mujoco.mjtIntegrator.mjINT_EULER
@@ -74,7 +86,7 @@ def flight_model(mjcf_path: Path, timestep: float) -> mujoco.MjModel:
 
 
 def _root_body(model: mujoco.MjModel) -> int:
-    """Motion of the free joint that must be the model's first joint."""
+    """Body of the free joint, which must be the model's first joint."""
     if model.njnt == 0 or model.jnt_type[0] != mujoco.mjtJoint.mjJNT_FREE:
         raise InputError("the vehicle's MJCF must have a free joint as its first joint")
     return int(model.jnt_bodyid[0])
@@ -129,7 +141,7 @@ class MjxEngine:
             [attitude.matrix().times(wrench.force).array(), wrench.torque.array()]
         )
         applied = jnp.zeros(self.model.nv).at[:6].set(applied)
-        data = self._template.replace(qpos=physics.qpos, qvel=physics.qvel, qfrc_applied=applied)
+        data = self._template.replace(qpos=physics.qpos, qvel=physics.qvel)
         data = mjx.kinematics(model, data)
         data = mjx.com_pos(model, data)
         data = mjx.crb(model, data)
@@ -139,7 +151,11 @@ class MjxEngine:
             data = mjx.tendon(model, data)
             data = mjx.passive(model, data)
         data = mjx.rne(model, data)
-        data = mjx.fwd_acceleration(model, data)
-        data = data.replace(qacc=data.qacc_smooth)
+        # As mjx.fwd_acceleration, less the forces that no vehicle has.
+        force = applied - data.qfrc_bias
+        if self._has_passive:
+            force = force + data.qfrc_passive
+        qacc = smooth.solve_m(model, data, force)
+        data = data.replace(qacc=qacc, qfrc_smooth=force)
         data = mjx.euler(model, data)
         return MjxPhysics(data.qpos, data.qvel)

@@ -49,9 +49,9 @@ def params_for(
     plugins = {**_links(vehicle, settings), **_world(vehicle, settings, fans)}
     params = ideal_params(vehicle, {**plugins, **(extra_plugins or {})})
     mass, inertia, centre = add_point_mass(
-        vehicle.mass * settings.mass_scale,
-        vehicle.inertia * settings.mass_scale,
-        vehicle.centre_of_mass,
+        vehicle.frame.mass * settings.mass_scale,
+        vehicle.frame.inertia * settings.mass_scale,
+        vehicle.frame.centre_of_mass,
         settings.payload_kg,
         np.asarray(settings.payload_position_m),
     )

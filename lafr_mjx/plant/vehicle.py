@@ -13,7 +13,7 @@ import numpy as np
 
 from lafr_mjx.arrays import namespace
 from lafr_mjx.errors import InputError
-from lafr_mjx.plant.vehicle_body import BodyProperties, read_body
+from lafr_mjx.plant.vehicle_body import BodyProperties, RigidPart, read_body
 from lafr_mjx.resources import find_toml
 from lafr_mjx.toml_table import Table, read_toml
 from lafr_mjx.types import GRAVITY, CommandLimits
@@ -84,6 +84,7 @@ class Vehicle:
     mass: float  # kg, of all that flies
     inertia: np.ndarray  # [3, 3] kg m², about the centre of mass, in body axes
     centre_of_mass: np.ndarray  # [3] m
+    frame: RigidPart  # mass properties of what is fixed to the free joint
     rotor_positions: np.ndarray  # [4, 3] m, order of the sites thrust1..4
     single_free_body: bool  # no joints beside the free one
     rotors: Rotors
@@ -131,6 +132,7 @@ def load_vehicle(name_or_path: str) -> Vehicle:
         mass=body.mass,
         inertia=body.inertia,
         centre_of_mass=body.centre_of_mass,
+        frame=body.frame,
         rotor_positions=body.rotor_positions,
         single_free_body=body.single_free_body,
         rotors=rotors,

@@ -19,6 +19,14 @@ _MAX_BYTES = 20_000_000
 _AXIS_TOLERANCE = 1e-3  # rad
 
 
+class RigidPart(NamedTuple):
+    """Mass properties of bodies that are welded together, in the axes of the root body."""
+
+    mass: float  # kg
+    inertia: np.ndarray  # [3, 3] kg m², about the centre of mass
+    centre_of_mass: np.ndarray  # [3] m
+
+
 class BodyProperties(NamedTuple):
     """What the MJCF says about the vehicle, at the joint angles of its reference pose."""
 
@@ -26,6 +34,7 @@ class BodyProperties(NamedTuple):
     mass: float  # kg, of the body and all that hangs on it
     inertia: np.ndarray  # [3, 3] kg m², about the centre of mass, in body axes
     centre_of_mass: np.ndarray  # [3] m, in body axes
+    frame: RigidPart  # the part that is fixed to the free joint; all of it for a rigid vehicle
     rotor_positions: np.ndarray  # [4, 3] m, in body axes
     single_free_body: bool  # no joint, tendon or constraint beside the free joint
 
@@ -40,13 +49,16 @@ def read_body(path: Path) -> BodyProperties:
         raise InputError(
             f"{path}: the vehicle's mass is {model.body_subtreemass[root]:g} kg; it must be > 0"
         )
-    mass, inertia, centre_of_mass = _composite(model, data, root)
-    _check_inertia(inertia, path)
+    whole = composite(model, data, root, np.flatnonzero(model.body_rootid == root))
+    frame = composite(model, data, root, np.flatnonzero(model.body_weldid == root))
+    for part in (whole, frame):
+        _check_inertia(part.inertia, path)
     return BodyProperties(
         name=model.body(root).name,
-        mass=mass,
-        inertia=inertia,
-        centre_of_mass=centre_of_mass,
+        mass=whole.mass,
+        inertia=whole.inertia,
+        centre_of_mass=whole.centre_of_mass,
+        frame=frame,
         rotor_positions=_rotor_positions(model, data, root, path),
         single_free_body=model.njnt == 1 and model.neq == 0 and model.ntendon == 0,
     )
@@ -86,11 +98,10 @@ def _root_body(model: mujoco.MjModel, path: Path) -> int:
     return root
 
 
-def _composite(
-    model: mujoco.MjModel, data: mujoco.MjData, root: int
-) -> tuple[float, np.ndarray, np.ndarray]:
-    """Mass, inertia about the common centre, and centre of the root's whole tree."""
-    bodies = np.flatnonzero(model.body_rootid == root)
+def composite(
+    model: mujoco.MjModel, data: mujoco.MjData, root: int, bodies: np.ndarray
+) -> RigidPart:
+    """Some bodies as one rigid part, in the axes of the root body."""
     to_root = data.xmat[root].reshape(3, 3).T
     masses = model.body_mass[bodies]
     centres = (data.xipos[bodies] - data.xpos[root]) @ to_root.T
@@ -102,7 +113,7 @@ def _composite(
         arm = own_centre - centre
         inertia += axes @ np.diag(model.body_inertia[body]) @ axes.T
         inertia += own_mass * (arm @ arm * np.eye(3) - np.outer(arm, arm))
-    return mass, inertia, centre
+    return RigidPart(mass, inertia, centre)
 
 
 def _check_inertia(inertia: np.ndarray, path: Path) -> None:

@@ -29,10 +29,10 @@ lafr-mjx --version
 
 def _app() -> tyro.extras.SubcommandApp:
     bench = tyro.extras.SubcommandApp()
-    bench.command(BenchPlant, name="plant", help="Speed of the simulated drone.")
+    bench.command(BenchPlant, name="plant")
     app = tyro.extras.SubcommandApp()
-    app.command(Fly, name="fly", help="Fly a task with the classical controller.")
-    app.command(List, name="list", help="Show what ships: tasks, scenarios, vehicles.")
+    app.command(Fly, name="fly")
+    app.command(List, name="list")
     app.command(bench, name="bench", help="Measure speed, each figure beside its yardstick.")
     return app
 

@@ -125,7 +125,8 @@ def measure_speed(batches: tuple[int, ...], rounds: int) -> Speed:
     if peer is not None:
         jobs["crazyflow"] = peer
     with Progress(transient=True) as progress:
-        names = [(e, b) for e in ("freebody", "mjx") for b in batches]
+        engines: tuple[EngineName, ...] = ("freebody", "mjx")
+        names: list[tuple[EngineName, int]] = [(e, b) for e in engines for b in batches]
         task = progress.add_task("compiling", total=len(names))
         for engine, batch in names:
             progress.update(task, description=f"compiling {engine}, batch {batch}")
@@ -210,8 +211,7 @@ def _crazyflow_job() -> Callable[[], float] | None:
             freq=500,
         )
     sim.reset()
-    command = np.zeros((_CRAZYFLOW_BATCH, 1, 4), np.float32)
-    command[..., 3] = 0.3
+    command = jnp.tile(jnp.array([0.0, 0.0, 0.0, 0.3]), (_CRAZYFLOW_BATCH, 1, 1))
     sim.body_rate_control(command)
     steps = 200
     sim.step(steps)

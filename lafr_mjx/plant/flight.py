@@ -119,7 +119,7 @@ def fly(
         lost = (new_state.crash == FLYING) & ((error > limit) | ~jnp.isfinite(error))
         new_state = new_state.replace(crash=jnp.where(lost, ERROR, new_state.crash))
         new_clock = clocks.advance(clock, CONTROL_DT)
-        rate, _, _ = clocks.rates(clock)
+        rate = clocks.rates(clock)[0]
 
         valid = time < seconds - 0.5 * CONTROL_DT
         # Beyond the end everything stands still, so that batches share one length.
@@ -151,7 +151,7 @@ def fly(
     clock = jax.tree.map(lambda x: jnp.asarray(x, jnp.float32), clock)
     (state, _, _), rollout = jax.lax.scan(tick, (state, memory, clock), None, length=ticks)
 
-    def merge(leaf: jax.Array) -> jax.Array:
+    def merge(leaf: Any) -> Any:
         return leaf.reshape((-1, *leaf.shape[2:]))
 
     rollout = rollout._replace(

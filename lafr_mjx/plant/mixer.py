@@ -106,10 +106,13 @@ def mix(mixer: Mixer, thrust: Scalar, torque: Vec3, unit: Scalar = 1.0) -> tuple
     yaw_share = jnp.float32(1.0)
     for b, y in zip(base, yaw, strict=True):
         room_left = jnp.where(y > 0.0, high - b, b - low)
-        yaw_share = jnp.minimum(yaw_share, room_left / jnp.maximum(jnp.abs(y), 1e-9))
+        wanted = jnp.abs(y)
+        # No demand is always granted, even by a rotor at its limit.
+        granted_share = jnp.where(wanted > 1e-9, room_left / jnp.maximum(wanted, 1e-9), 1.0)
+        yaw_share = jnp.minimum(yaw_share, granted_share)
     yaw_share = settle(jnp.maximum(yaw_share, 0.0), unit)
     thrusts = tuple(b + yaw_share * y for b, y in zip(base, yaw, strict=True))
-    return thrusts, Saturation(tilt_share, granted - thrust, yaw_share)  # type: ignore[return-value]
+    return thrusts, Saturation(tilt_share, granted - thrust, yaw_share)
 
 
 def _largest(values: list | tuple) -> Scalar:

@@ -132,7 +132,7 @@ class MjxEngine:
             body_iquat=model.body_iquat.at[i].set(inertial.axes.array()),
         )
 
-    def advance(self, model: mjx.Model, physics: MjxPhysics, wrench: Wrench) -> MjxPhysics:
+    def advance(self, mass: mjx.Model, physics: MjxPhysics, wrench: Wrench) -> MjxPhysics:
         """One time step under a wrench in body axes."""
         attitude = Quat.of(physics.qpos[3:7])
         # A free joint's generalised force is the force in world axes and the torque in body
@@ -142,20 +142,20 @@ class MjxEngine:
         )
         applied = jnp.zeros(self.model.nv).at[:6].set(applied)
         data = self._template.replace(qpos=physics.qpos, qvel=physics.qvel)
-        data = mjx.kinematics(model, data)
-        data = mjx.com_pos(model, data)
-        data = mjx.crb(model, data)
-        data = mjx.factor_m(model, data)
-        data = mjx.com_vel(model, data)
+        data = mjx.kinematics(mass, data)
+        data = mjx.com_pos(mass, data)
+        data = mjx.crb(mass, data)
+        data = mjx.factor_m(mass, data)
+        data = mjx.com_vel(mass, data)
         if self._has_passive:
-            data = mjx.tendon(model, data)
-            data = mjx.passive(model, data)
-        data = mjx.rne(model, data)
+            data = mjx.tendon(mass, data)
+            data = mjx.passive(mass, data)
+        data = mjx.rne(mass, data)
         # As mjx.fwd_acceleration, less the forces that no vehicle has.
         force = applied - data.qfrc_bias
         if self._has_passive:
             force = force + data.qfrc_passive
-        qacc = smooth.solve_m(model, data, force)
+        qacc = smooth.solve_m(mass, data, force)
         data = data.replace(qacc=qacc, qfrc_smooth=force)
-        data = mjx.euler(model, data)
+        data = mjx.euler(mass, data)
         return MjxPhysics(data.qpos, data.qvel)

@@ -118,9 +118,9 @@ def ideal_params(vehicle: Vehicle, plugins: Mapping[str, Plugin] | None = None) 
     params = PlantParams(
         inertial=inertial_of(*vehicle.frame),
         rotors=Rotors(
-            position=tuple(Vec3(*p) for p in vehicle.rotor_positions),  # type: ignore[arg-type]
+            position=tuple(Vec3(*p) for p in vehicle.rotor_positions),
             thrust_coefficient=(rotors.thrust_coefficient,) * 4,
-            torque_per_thrust=tuple(signed_torque),  # type: ignore[arg-type]
+            torque_per_thrust=tuple(signed_torque),
             time_constant=rotors.time_constant,
             speed_min=rotors.speed_min,
             speed_max=rotors.speed_max,
@@ -141,8 +141,8 @@ def ideal_params(vehicle: Vehicle, plugins: Mapping[str, Plugin] | None = None) 
                 rotors.thrust_reachable,
             ),
         ),
-        command_low=vehicle.limits.low,
-        command_high=vehicle.limits.high,
+        command_low=jnp.asarray(vehicle.limits.low),
+        command_high=jnp.asarray(vehicle.limits.high),
         crash=CrashLimits(),
         plugins={**still_plugins(vehicle), **(plugins or {})},
     )

@@ -84,7 +84,7 @@ def control_rates(
     speeds = tuple(
         jnp.sqrt(jnp.maximum(thrust, 0.0) / controller.thrust_coefficient) for thrust in thrusts
     )
-    return RateLoopState(integral, rates, acceleration), speeds, saturation  # type: ignore[return-value]
+    return RateLoopState(integral, rates, acceleration), speeds, saturation
 
 
 def _parts(vector: Vec3) -> tuple[Scalar, Scalar, Scalar]:

@@ -10,7 +10,7 @@ from flax import struct
 from lafr_mjx.plant.rigid_body import Wrench
 from lafr_mjx.plant.vec3 import Scalar, Vec3
 
-Four = tuple[Any, Any, Any, Any]
+Four = tuple[Any, ...]
 """One value per rotor: front right, back left, back right, front left (thrust1 to thrust4)."""
 
 
@@ -18,7 +18,7 @@ Four = tuple[Any, Any, Any, Any]
 class Rotors:
     """The true rotors of a vehicle, each with its own constants."""
 
-    position: tuple[Vec3, Vec3, Vec3, Vec3]  # m, body frame
+    position: tuple[Vec3, ...]  # m, body frame
     thrust_coefficient: Four  # N/(rad/s)²
     torque_per_thrust: Four  # m, signed: reaction torque about body z per newton
     time_constant: Scalar  # s
@@ -35,12 +35,12 @@ class Rotors:
             reachable = jnp.clip(target, self.speed_min, top)
             return speed + progress * (reachable - speed)
 
-        return tuple(one(*pair) for pair in zip(speeds, targets, strict=True))  # type: ignore[return-value]
+        return tuple(one(*pair) for pair in zip(speeds, targets, strict=True))
 
     def thrusts(self, speeds: Four) -> Four:
         """Thrust of each rotor [N]."""
         pairs = zip(self.thrust_coefficient, speeds, strict=True)
-        return tuple(k * speed * speed for k, speed in pairs)  # type: ignore[return-value]
+        return tuple(k * speed * speed for k, speed in pairs)
 
     def wrench(self, thrusts: Four) -> Wrench:
         """Sum of the rotors' forces along body z and of their torques."""
@@ -59,4 +59,4 @@ class Rotors:
             speed = jnp.sqrt(0.25 * mass * gravity / coefficient)
             return jnp.clip(speed, self.speed_min, self.speed_max)
 
-        return tuple(one(k) for k in self.thrust_coefficient)  # type: ignore[return-value]
+        return tuple(one(k) for k in self.thrust_coefficient)

@@ -77,6 +77,9 @@ _LIMITS: dict[str, tuple[float | None, float | None, float | None]] = {
     "battery_charge": (None, 0.0, 1.0),
     "radio_steps": (None, 0.0, 65535.0),
 }
+_DELAYS = {
+    "command_delay_ms", "command_jitter_ms", "sensing_delay_ms", "sensing_jitter_ms",
+}  # fmt: skip
 _SIZES = {"payload_position_m": 3, "rotor_scale": 4, "wind_mps": 3}
 # A ramp blends numbers; mass properties and counts can only jump.
 _JUMP_ONLY = {"mass_scale", "payload_kg", "payload_position_m", "radio_steps", "battery_charge"}
@@ -90,6 +93,11 @@ class Change:
     time_s: float  # into that flight
     over_s: float  # 0 is a jump
     values: dict[str, Any]
+
+
+def _order(change: Change) -> tuple[int, float, float]:
+    """In time; of two changes at one moment the jump comes first."""
+    return change.flight, change.time_s, change.over_s
 
 
 @dataclass(frozen=True)
@@ -141,7 +149,7 @@ class Scenario:
         """
         before, after = self.settings, self.settings
         start, over = float("inf"), 0.0
-        for change in sorted(self.changes, key=lambda c: (c.flight, c.time_s)):
+        for change in sorted(self.changes, key=_order):
             if change.flight > flight:
                 break
             changed = dataclasses.replace(after, **change.values)
@@ -179,7 +187,12 @@ def _read(path: Path, depth: int) -> Scenario:
     ranges = {**base.ranges, **_read_ranges(table.table("randomise"))}
     table.finish()
     _check_changes(path, changes)
-    for candidate in (settings, *(dataclasses.replace(settings, **c.values) for c in changes)):
+    # The longest delays that can come about: by changes on top of each other, and by draws.
+    longest = {key: high for key, (_, high) in ranges.items() if key in _DELAYS}
+    candidate = dataclasses.replace(settings, **longest)
+    _check_delays(path, candidate)
+    for change in sorted(changes, key=_order):
+        candidate = dataclasses.replace(candidate, **change.values)
         _check_delays(path, candidate)
     return Scenario(path.stem, description, settings, changes, ranges)
 

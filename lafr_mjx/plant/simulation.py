@@ -227,7 +227,7 @@ def _total_wrench(
     flow = Flow(
         motion=motion,
         air_velocity=mean,
-        rotor_air_velocity=at_rotors,  # type: ignore[arg-type]
+        rotor_air_velocity=at_rotors,
         rotor_position=rotors.position,
         rotor_speed=speeds,
         rotor_thrust=thrusts,
@@ -265,7 +265,8 @@ def _frozen_if_crashed(
     cause = jnp.where(finite, cause, NOT_FINITE)
     flying = crash == FLYING
     unit = runtime_unit(params.inertial.mass)
-    keep = settle((~flying | ~finite).astype(jnp.float32), unit) > 0.5
+    # Written so that a NaN mass, which makes the unit NaN, keeps the old state too.
+    keep = ~(settle((flying & finite).astype(jnp.float32), unit) > 0.5)
     held = jax.tree.map(partial(jnp.where, keep), old, new)
     return jnp.where(flying, cause, crash).astype(jnp.int32), held
 

@@ -35,9 +35,9 @@ class Flow:
     """The air as the vehicle meets it, handed to force plugins."""
 
     motion: Motion
-    rotor_air_velocity: tuple[Vec3, Vec3, Vec3, Vec3]  # m/s, body axes: relative to the air there
+    rotor_air_velocity: tuple[Vec3, ...]  # m/s, body axes: relative to the air there
     air_velocity: Vec3  # m/s, the mean of the four
-    rotor_position: tuple[Vec3, Vec3, Vec3, Vec3]  # m, body frame
+    rotor_position: tuple[Vec3, ...]  # m, body frame
     rotor_speed: Four  # rad/s
     rotor_thrust: Four  # N
 

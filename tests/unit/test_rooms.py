@@ -1,0 +1,78 @@
+"""Who may import whom: the structure of the package, read from its source."""
+
+import ast
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+
+import lafr_mjx
+
+PACKAGE = Path(lafr_mjx.__file__).parent
+
+# What each room must not know. The learner, its model and the references never see the truth.
+FORBIDDEN = {
+    "reference": ("plant", "model", "learner", "experiments", "view", "hil", "cli", "control"),
+    "control": ("plant", "model", "learner", "experiments", "view", "hil", "cli"),
+    "model": ("plant", "learner", "experiments", "view", "hil", "cli"),
+    "learner": ("plant", "experiments", "view", "hil", "cli"),
+    "plant": ("model", "learner", "experiments", "view", "hil", "cli"),
+}
+# What the drone's control process imports: nothing of it may pull in JAX.
+WITHOUT_JAX = (
+    "lafr_mjx",
+    "lafr_mjx.types",
+    "lafr_mjx.so3",
+    "lafr_mjx.tasks",
+    "lafr_mjx.metrics",
+    "lafr_mjx.reference.flatness",
+    "lafr_mjx.reference.clock",
+    "lafr_mjx.control.geometric",
+    "lafr_mjx.control.controller",
+    "lafr_mjx.plant.vehicle",
+    "lafr_mjx.plant.scenario",
+    "lafr_mjx.cli",
+)
+
+
+def imports_of(path: Path) -> set[str]:
+    names: set[str] = set()
+    for node in ast.walk(ast.parse(path.read_text(encoding="utf-8"))):
+        if isinstance(node, ast.Import):
+            names.update(alias.name for alias in node.names)
+        elif isinstance(node, ast.ImportFrom) and node.module:
+            names.add(node.module)
+            names.update(f"{node.module}.{alias.name}" for alias in node.names)
+    return names
+
+
+@pytest.mark.parametrize("room", sorted(FORBIDDEN))
+def test_room_keeps_to_its_imports(room):
+    banned = tuple(f"lafr_mjx.{name}" for name in FORBIDDEN[room])
+    found = [
+        f"{path.relative_to(PACKAGE)} imports {name}"
+        for path in sorted((PACKAGE / room).rglob("*.py"))
+        for name in imports_of(path)
+        if any(name == b or name.startswith(f"{b}.") for b in banned)
+    ]
+    assert found == []
+
+
+def test_no_relative_imports_hide_from_the_check():
+    relative = [
+        path
+        for path in PACKAGE.rglob("*.py")
+        for node in ast.walk(ast.parse(path.read_text(encoding="utf-8")))
+        if isinstance(node, ast.ImportFrom) and node.level > 0
+    ]
+    assert relative == []
+
+
+def test_what_the_drone_needs_imports_no_jax():
+    code = "import sys\n" + "\n".join(f"import {name}" for name in WITHOUT_JAX)
+    code += "\nprint([m for m in ('jax', 'jaxlib', 'flax', 'optax') if m in sys.modules])"
+    done = subprocess.run(
+        [sys.executable, "-c", code], capture_output=True, text=True, check=True, timeout=120
+    )
+    assert done.stdout.strip() == "[]"

@@ -44,6 +44,7 @@ def flight_metrics(rollout: Rollout, task: Task, limits: CommandLimits) -> Fligh
         any_crash = any_crash or bool((np.asarray(codes)[valid] != 0).any())
     counted = valid & ~crashed & (time >= task.ramp_s - 1e-6)
     if not counted.any():
+        # Crashed during the ramp: there is nothing else to speak of.
         counted = valid & ~crashed
     position = np.asarray(rollout.truth.position, float)
     error = np.linalg.norm(position - np.asarray(rollout.reference.position), axis=-1)

@@ -56,14 +56,16 @@ def _plain(value: Any) -> Any:
     return value
 
 
-def print_table(title: str, columns: Sequence[str], rows: Sequence[Sequence[str]]) -> None:
-    """A table on standard output."""
+def print_table(
+    title: str, columns: Sequence[str], rows: Sequence[Sequence[str]], text_columns: int = 1
+) -> None:
+    """A table on standard output; the first `text_columns` are text, the others numbers."""
     from rich.console import Console
     from rich.table import Table
 
     table = Table(title=title, title_justify="left")
     for i, column in enumerate(columns):
-        table.add_column(column, justify="left" if i == 0 else "right")
+        table.add_column(column, justify="left" if i < text_columns else "right")
     for row in rows:
         table.add_row(*row)
     Console().print(table)

@@ -110,25 +110,50 @@ class Fly:
         crashes = sum(m.crashed for m in results)
         if self.plants > 1:
             print(f"{crashes} of {len(results)} plants crashed")
-        first = results[0]
+        shown_metrics, which = _summary(results)
         print(
-            f"tracking error: RMSE {first.rmse_m:.3f} m, peak {first.peak_error_m:.3f} m; "
-            f"{wall_s:.1f} s in all"
+            f"tracking error{which}: RMSE {shown_metrics['rmse_m']:.3f} m, "
+            f"peak {shown_metrics['peak_error_m']:.3f} m; {wall_s:.1f} s in all"
         )
         figures: dict[str, Any] = {
             "task": task.name,
+            "scenario": self.scenario or task.scenario,
             "vehicle": vehicle.name,
             "engine": self.engine,
             "time_scale": scale,
             "seed": self.seed,
-            **asdict(first),
+            **shown_metrics,
             "crashes": crashes,
             "wall_s": wall_s,
             f"{several}s": [asdict(m) | {"end": r} for m, r in pairs],
         }
         write_json(self.json, figures)
         if crashes and self.plants == 1:
-            raise RunError(f"the vehicle crashed ({reasons[-1]})")
+            first = next(i for i, m in enumerate(results) if m.crashed)
+            raise RunError(f"the vehicle crashed in flight {first} ({reasons[first]})")
+
+
+def _summary(results: list[FlightMetrics]) -> tuple[dict[str, Any], str]:
+    """Figures over all flights: means, and the worst of what must not be exceeded."""
+    if len(results) == 1:
+        return asdict(results[0]), ""
+    laps = [m.lap_time_s for m in results if m.lap_time_s is not None]
+
+    def mean(name: str) -> float:
+        return sum(getattr(m, name) for m in results) / len(results)
+
+    figures: dict[str, Any] = {
+        "flight_time_s": sum(m.flight_time_s for m in results),
+        "lap_time_s": sum(laps) / len(laps) if laps else None,
+        "reference_lap_s": results[0].reference_lap_s,
+        "peak_speed_mps": max(m.peak_speed_mps for m in results),
+        "rmse_m": math.sqrt(sum(m.rmse_m**2 for m in results) / len(results)),
+        "peak_error_m": max(m.peak_error_m for m in results),
+        "rate_saturation": mean("rate_saturation"),
+        "thrust_saturation": mean("thrust_saturation"),
+        "crashed": any(m.crashed for m in results),
+    }
+    return figures, f" over all {len(results)}"
 
 
 def _row(index: int, m: FlightMetrics, reason: str) -> tuple[str, ...]:

@@ -37,5 +37,5 @@ class List:
         for kind, folder, describe in kinds:
             names[kind] = resources.shipped_names(folder)
             rows = [(name, describe(name)) for name in names[kind]]
-            print_table(kind, ("name", "what it is"), rows)
+            print_table(kind, ("name", "what it is"), rows, text_columns=2)
         write_json(self.json, names)

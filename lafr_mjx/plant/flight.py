@@ -95,6 +95,7 @@ def fly(
     start_tick = state.tick
     limit = conditions.before.crash.error
     preview = controller.preview_s()
+    time_scale = jnp.asarray(clock.time_scale, jnp.float32)
 
     def reference_with(clock: Clock, offset: Scalar) -> Any:
         return reference_state(path, *clocks.shifted(clock, offset))
@@ -118,7 +119,8 @@ def fly(
         error = jnp.linalg.norm(true.position - reference.position)
         lost = (new_state.crash == FLYING) & ((error > limit) | ~jnp.isfinite(error))
         new_state = new_state.replace(crash=jnp.where(lost, ERROR, new_state.crash))
-        new_clock = clocks.advance(clock, CONTROL_DT)
+        slowed = clocks.with_time_scale(clock, time_scale * _slow_down(controller, new_memory))
+        new_clock = clocks.advance(slowed, CONTROL_DT)
         rate = clocks.rates(clock)[0]
 
         valid = time < seconds - 0.5 * CONTROL_DT
@@ -160,6 +162,12 @@ def fly(
         sample_received=merge(rollout.sample_received),
     )
     return state, rollout
+
+
+def _slow_down(controller: Controller, memory: Any) -> Any:
+    """Factor on the time scale that a controller may ask for when it is in trouble."""
+    ask = getattr(controller, "time_scale_factor", None)
+    return 1.0 if ask is None else ask(memory)
 
 
 _HOVER = jnp.array([9.81, 0.0, 0.0, 0.0], jnp.float32)

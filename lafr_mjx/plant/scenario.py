@@ -223,8 +223,10 @@ def _read_change(table: Table) -> Change:
     time_s = table.number("time_s", 0.0, at_least=0.0, at_most=1000.0)
     over_s = table.number("over_s", 0.0, at_least=0.0, at_most=1000.0)
     values = _read_values(table)
+    table.finish()  # a misspelt key is named before its absence is
     if not values:
-        raise InputError(f"{table.path}: '{table.prefix}' changes nothing; set one of {_names()}")
+        where = table.prefix.rstrip(".")
+        raise InputError(f"{table.path}: '{where}' changes nothing; set one of {_names()}")
     sudden = sorted(_JUMP_ONLY & values.keys())
     if over_s > 0.0 and sudden:
         raise table.fail("over_s", f"0 for a change of {', '.join(sudden)}, which can only jump")

@@ -13,6 +13,7 @@ import jax.numpy as jnp
 import numpy as np
 import pytest
 
+from lafr_mjx import compilation_cache
 from lafr_mjx.plant import simulation
 from lafr_mjx.plant.engine import build_engine
 from lafr_mjx.plant.params import ideal_params
@@ -134,6 +135,12 @@ class Rig:
             traces.append(jax.tree.map(np.asarray, trace))
         whole = jax.tree.map(lambda *parts: np.concatenate(parts, axis=axis), *traces)
         return state, whole
+
+
+@pytest.fixture(scope="session", autouse=True)
+def _compile_once():
+    """What one run compiles, the next one finds, as for users."""
+    compilation_cache.enable()
 
 
 @pytest.fixture(scope="session")

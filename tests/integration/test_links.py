@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import itertools
 import math
 
 import jax
@@ -32,20 +33,24 @@ BATCH = 8
 def roll_rate(vehicle, delay, dt, seconds=0.5, step=2.0):
     """Roll rate after a step of its command at t = 0: the loop of one axis, in float64.
 
-    Written down from the definitions (PI, mixer, lag of the rotor speed, Euler), not from the
+    Written down from the definitions (PID, mixer, lag of the rotor speed, Euler), not from the
     code. The command is the mean over each step of a hold that switches at `delay`.
     """
     k, tau = vehicle.rotors.thrust_coefficient, vehicle.rotors.time_constant
     arm, inertia = vehicle.rotor_positions[1, 1], vehicle.inertia[0, 0]
-    p, i = vehicle.rate_loop.proportional[0], vehicle.rate_loop.integral[0]
+    loop = vehicle.rate_loop
+    p, i, d = loop.proportional[0], loop.integral[0], loop.derivative[0]
+    smoothing = 1.0 - math.exp(-dt * 2.0 * math.pi * loop.derivative_cutoff)
     weight = vehicle.mass * GRAVITY / 4.0
     left = right = vehicle.hover_speed
-    rate = integral = 0.0
+    rate = previous = integral = acceleration = 0.0
     rates = []
     for n in range(round(seconds / dt)):
         switched = np.clip((n + 1) * dt - delay, 0.0, dt) / dt
         error = step * switched - rate
-        each = inertia * (p * error + i * integral) / (4.0 * arm)
+        acceleration += smoothing * ((rate - previous) / dt - acceleration)
+        previous = rate
+        each = inertia * (p * error + i * integral - d * acceleration) / (4.0 * arm)
         integral += error * dt
         progress = 1.0 - math.exp(-dt / tau)
         left += progress * (math.sqrt((weight + each) / k) - left)
@@ -149,7 +154,7 @@ def test_overtaken_and_lost_commands_never_count(arrivals):
     for start, mean in zip(starts, got, strict=True):
         edges = np.unique(np.clip([start, start + DT, *arrivals], start, start + DT))
         total = 0.0
-        for a, b in zip(edges[:-1], edges[1:], strict=True):
+        for a, b in itertools.pairwise(edges):
             arrived = arrivals <= 0.5 * (a + b)
             total += (b - a) * numbers[arrived].max()
         assert mean == pytest.approx(total / DT, abs=1e-4)

@@ -56,28 +56,6 @@ def test_hover_holds_its_place(rig, still, hover):
     assert int(state.crash) == FLYING
 
 
-def test_mjx_engine_flies_the_same_plant(rig, vehicle):
-    """The whole plant on both engines: payload, drag and wind, a second of turning about."""
-    from conftest import Rig  # type: ignore[import-not-found]
-
-    from lafr_mjx.plant.engine import build_engine
-
-    other = Rig(build_engine(vehicle, "mjx"))
-    settings = Settings(
-        drag_scale=1.0, payload_kg=0.03, payload_position_m=(0.01, 0.005, 0.0), wind_mps=(2, 1, 0)
-    )
-    params = params_for(vehicle, settings)
-    commands = np.zeros((50, 4))
-    commands[:, 0] = 13.0
-    commands[:, 1] = 3.0 * np.sign(np.sin(np.arange(50) * 0.3))
-    commands[:, 3] = 1.0
-    ours = rig.fly(params, rig.start(params), commands, 1.0)[1]
-    theirs = other.fly(params, other.start(params), commands, 1.0)[1]
-    np.testing.assert_allclose(ours.truth.position, theirs.truth.position, atol=1e-4)
-    np.testing.assert_allclose(ours.truth.rates, theirs.truth.rates, atol=1e-3)
-    assert np.ptp(ours.truth.position[:, 1]) > 0.1
-
-
 def fall_speed(vehicle, time):
     """Rotors run down from hover to idle: Ω = Ω_min + (Ω_h - Ω_min) e^(-t/τ)."""
     rotors = vehicle.rotors
@@ -192,7 +170,9 @@ def test_torque_free_rotation_keeps_its_angular_momentum(rig, fine_rig, still, v
     for one in (rig, fine_rig):
         state = one.start(params, rates=rates, position=(0, 0, 100))
         _, trace = one.fly(params, state, np.array([9.81, 0, 0, 0]), 1.0)
-        momentum = np.einsum("tij,tj->ti", trace.truth.rotation, trace.truth.rates @ vehicle.inertia)
+        momentum = np.einsum(
+            "tij,tj->ti", trace.truth.rotation, trace.truth.rates @ vehicle.inertia
+        )
         start = vehicle.inertia @ rates
         drift.append(np.linalg.norm(momentum - start, axis=1).max() / np.linalg.norm(start))
         assert np.ptp(trace.truth.rates[:, 0]) > 1.0  # it tumbles
@@ -217,7 +197,9 @@ def test_equal_thrusts_turn_an_off_centre_payload(rig, vehicle):
     _, trace = rig.fly(params, rig.start(params), carry, 0.5)
     angular = centre[0] * float(mass) * GRAVITY / inertia[1, 1]
     # A constant torque about a principal axis: no error of the step at all.
-    np.testing.assert_allclose(trace.sample.rates[:5, 1], angular * trace.sample_time[:5], rtol=1e-4)
+    np.testing.assert_allclose(
+        trace.sample.rates[:5, 1], angular * trace.sample_time[:5], rtol=1e-4
+    )
     np.testing.assert_allclose(trace.sample.rates[:5, [0, 2]], 0.0, atol=1e-4)
     # The centre of mass does not accelerate yet, so the origin rises: a = -ω̇ × c.
     assert trace.sample.velocity[0, 2] == pytest.approx(angular * centre[0] * 0.01, rel=0.02)
@@ -263,7 +245,9 @@ def test_fan_jet():
         np.testing.assert_allclose(at(axis), speed * direction, atol=1e-4)
         # Gaussian profile: 1/e of the axis' speed at the jet's radius, wherever one looks.
         np.testing.assert_allclose(at(axis + width * side), speed / np.e * direction, atol=1e-4)
-        np.testing.assert_allclose(at(axis + [0, 0, width]), speed / np.e * direction, atol=1e-4)
+        np.testing.assert_allclose(
+            at(axis + np.array([0, 0, width])), speed / np.e * direction, atol=1e-4
+        )
         # Momentum ∫ u² 2π ρ dρ does not depend on the distance.
         radii = np.linspace(0.0, 6.0 * width, 4001)
         u = at(axis + radii[:, None] * [0.0, 0.0, 1.0]) @ direction
@@ -308,7 +292,9 @@ def test_battery_bookkeeping(rig, vehicle, hover):
     used = np.cumsum(current) * 0.02
     np.testing.assert_allclose(trace.charge_used, used, rtol=1e-4)
     open_circuit = battery.voltage_empty + (0.8 - used / capacity) * span
-    np.testing.assert_allclose(trace.voltage, open_circuit - battery.resistance * current, atol=1e-3)
+    np.testing.assert_allclose(
+        trace.voltage, open_circuit - battery.resistance * current, atol=1e-3
+    )
     # The energy that left the terminals is the power that was asked for: 10 s of hover.
     energy = np.sum(current * trace.voltage) * 0.02
     assert energy == pytest.approx(10.0 * vehicle.hover_power, rel=2e-3)

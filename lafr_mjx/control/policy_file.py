@@ -1,0 +1,91 @@
+"""A policy on disk: `policy.npz`, readable without JAX, with the contract it was trained for.
+
+The contract names what the network expects to see. A file whose contract differs from this
+version's is refused: its weights would silently mean something else.
+"""
+
+from __future__ import annotations
+
+import json
+import zipfile
+from typing import TYPE_CHECKING
+
+import numpy as np
+
+from lafr_mjx import mlp
+from lafr_mjx.control import observation
+from lafr_mjx.control.policy import Policy
+from lafr_mjx.errors import InputError
+from lafr_mjx.types import CONTROL_DT, CommandLimits
+
+if TYPE_CHECKING:
+    from pathlib import Path
+
+_LAYERS = 3
+
+
+def contract() -> dict[str, object]:
+    """What observation and command mean in this version."""
+    return {
+        "version": 1,
+        "observation_size": observation.SIZE,
+        "preview_s": list(observation.PREVIEW_S),
+        "history": observation.HISTORY,
+        "command_hover": [float(x) for x in observation.COMMAND_HOVER],
+        "command_scale": [float(x) for x in observation.COMMAND_SCALE],
+        "control_dt_s": CONTROL_DT,
+        "frames": "world z up; rotation body to world, row by row; rates in the body",
+        "activation": "tanh",
+    }
+
+
+def save_policy(path: Path, policy: Policy) -> None:
+    """Write weights, limits and contract."""
+    arrays: dict[str, np.ndarray] = {
+        "limits_low": np.asarray(policy.limits.low, np.float32),
+        "limits_high": np.asarray(policy.limits.high, np.float32),
+        "contract": np.array(json.dumps(contract())),
+    }
+    for i, layer in enumerate(policy.layers):
+        arrays[f"weight{i}"] = np.asarray(layer.weight, np.float32)
+        arrays[f"bias{i}"] = np.asarray(layer.bias, np.float32)
+    with path.open("wb") as file:
+        np.savez(file, **arrays)  # type: ignore[arg-type]
+
+
+def load_policy(path: Path) -> Policy:
+    """Read and check a policy (NumPy arrays)."""
+    try:
+        with np.load(path, allow_pickle=False) as file:
+            arrays = {name: file[name] for name in file.files}
+    except (OSError, ValueError, KeyError, EOFError, zipfile.BadZipFile) as error:
+        raise InputError(f"{path}: cannot be read as a policy: {error}") from error
+    try:
+        given = json.loads(str(arrays["contract"]))
+        layers = tuple(mlp.Layer(arrays[f"weight{i}"], arrays[f"bias{i}"]) for i in range(_LAYERS))
+        limits = CommandLimits(arrays["limits_low"], arrays["limits_high"])
+    except (KeyError, ValueError) as error:
+        raise InputError(f"{path}: is not a policy: {error} is missing or wrong") from error
+    if given != contract():
+        differing = [k for k, v in contract().items() if given.get(k) != v]
+        raise InputError(
+            f"{path}: was trained for another contract (differs in {', '.join(differing)}); "
+            f"train it again with this version"
+        )
+    _check(path, layers, limits)
+    return Policy(layers, limits)
+
+
+def _check(path: Path, layers: tuple[mlp.Layer, ...], limits: CommandLimits) -> None:
+    size = observation.SIZE
+    for i, layer in enumerate(layers):
+        good = layer.weight.ndim == 2 and layer.weight.shape[0] == size
+        good = good and layer.bias.shape == (layer.weight.shape[1],)
+        if not good:
+            raise InputError(f"{path}: layer {i} has the shape {layer.weight.shape}")
+        size = layer.weight.shape[1]
+    if size != 4 or limits.low.shape != (4,) or limits.high.shape != (4,):
+        raise InputError(f"{path}: gives {size} outputs; a command has 4")
+    arrays = [*(a for layer in layers for a in layer), *limits]
+    if not all(np.isfinite(array).all() for array in arrays):
+        raise InputError(f"{path}: holds numbers that are not finite")

@@ -1,0 +1,1 @@
+"""The method: base policy, policy learning on the hybrid model, time scaling, the loop."""

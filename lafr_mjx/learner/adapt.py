@@ -1,0 +1,130 @@
+"""The loop: fly a lap, calibrate, improve, accelerate; over any plant that can `fly`."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any, NamedTuple, Protocol
+
+import jax
+import jax.numpy as jnp
+import numpy as np
+
+from lafr_mjx.learner import ats_verified as ats
+from lafr_mjx.learner.guarded import GuardedPolicy
+from lafr_mjx.learner.improve import (
+    WINDOW,
+    LearnerSettings,
+    LearnerState,
+    Progress,
+    Sizes,
+    improve,
+)
+from lafr_mjx.model import data, residual
+from lafr_mjx.model.state import ModelState
+
+if TYPE_CHECKING:
+    from lafr_mjx.control.controller import Controller
+    from lafr_mjx.control.policy import Policy
+    from lafr_mjx.reference.clock import Clock
+    from lafr_mjx.reference.path import Path
+    from lafr_mjx.tasks import Task
+    from lafr_mjx.types import Rollout
+
+MEMBERS = 4
+"""Residuals in the ensemble."""
+
+FLIGHT_TICKS = 600
+"""Longest flight that the learner takes [control intervals]; shorter ones are padded."""
+
+GUARD_ERROR_M = 0.5
+"""Error beyond which the last good policy takes over and the clock slows down."""
+
+
+class Plant(Protocol):
+    """The drone, simulated or real, as the loop knows it."""
+
+    def fly(
+        self, run: Any, controller: Controller, path: Path, clock: Clock, seconds: float
+    ) -> tuple[Any, Rollout]:
+        """Fly along a path from rest in hover at its start."""
+        ...
+
+
+class Flown(NamedTuple):
+    """One iteration: the flight and what was learned from it."""
+
+    rollout: Rollout
+    time_scale: float
+    predicted_error: float  # m, before the flight; NaN for the first
+    progress: Progress
+
+
+def start(policy: Policy, time_scale: float, seed: int) -> LearnerState:
+    """Before the first flight: the base policy and a residual that knows nothing."""
+    members = [residual.create(np.random.default_rng([seed, 10 + i])) for i in range(MEMBERS)]
+    ensemble = jax.tree.map(lambda *leaves: jnp.stack([jnp.asarray(x) for x in leaves]), *members)
+    policy = jax.tree.map(lambda leaf: jnp.asarray(leaf, jnp.float32), policy)
+    return LearnerState(
+        policy=policy,
+        last_good=policy,
+        ensemble=ensemble,
+        window=_empty_window(),
+        ats=ats.initial(time_scale),
+        iteration=jnp.int32(0),
+        key=jax.random.key_data(jax.random.key(seed)),
+    )
+
+
+def iterate(
+    plant: Plant,
+    run: Any,
+    state: LearnerState,
+    task: Task,
+    settings: LearnerSettings,
+    sizes: Sizes = Sizes(),
+) -> tuple[Any, LearnerState, Flown]:
+    """Fly once at the present time scale and learn from it."""
+    time_scale = float(state.ats.time_scale)
+    iteration = int(state.iteration)
+    key = jax.random.fold_in(jax.random.wrap_key_data(state.key), 1_000_000 + iteration)
+    controller = GuardedPolicy(
+        policy=state.policy,
+        last_good=state.last_good,
+        dither=jnp.float32(max(0.3, 0.6**iteration)),
+        error_limit=jnp.float32(GUARD_ERROR_M),
+        key=jax.random.key_data(key),
+    )
+    seconds = min(task.flight_s(time_scale), FLIGHT_TICKS * 0.02)
+    run, rollout = plant.fly(run, controller, task.path, task.start_clock(time_scale), seconds)
+    predicted = float(state.ats.predicted)
+    path = jax.tree.map(lambda leaf: jnp.asarray(leaf, jnp.float32), task.path)
+    settings = jax.tree.map(lambda leaf: jnp.asarray(leaf, jnp.float32), settings)
+    # The learner sees what was sensed and sent; the plant's own knowledge stays with it.
+    seen = padded(rollout._replace(truth=rollout.sensed, diagnostics=None))
+    state, progress = improve(state, seen, path, jnp.float32(task.ramp_s), settings, sizes=sizes)
+    return run, state, Flown(rollout, time_scale, predicted, progress)
+
+
+def padded(rollout: Rollout) -> Rollout:
+    """A rollout of `FLIGHT_TICKS`, the rest not valid, so that all share one program."""
+    ticks = rollout.time.shape[0]
+
+    def fill(leaf: Any) -> jax.Array:
+        wanted = FLIGHT_TICKS * (leaf.shape[0] // ticks)
+        return jnp.pad(
+            jnp.asarray(leaf), [(0, wanted - leaf.shape[0])] + [(0, 0)] * (leaf.ndim - 1)
+        )
+
+    return jax.tree.map(fill, rollout)
+
+
+def _empty_window() -> data.Transitions:
+    rows = FLIGHT_TICKS - 2
+    state = ModelState(
+        jnp.zeros((WINDOW, rows, 3)),
+        jnp.zeros((WINDOW, rows, 3)),
+        jnp.tile(jnp.eye(3), (WINDOW, rows, 1, 1)),
+    )
+    commands = jnp.zeros((WINDOW, rows, residual.COMMANDS, 4))
+    return data.Transitions(
+        state, commands, state, commands, state, jnp.zeros((WINDOW, rows), bool)
+    )

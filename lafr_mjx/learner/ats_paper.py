@@ -1,0 +1,219 @@
+"""ATS as printed: one projected gradient step on a barrier along the last flight.
+
+J(α) = λ_speed α + λ_safe Σ_k Ψ(E_k(α) - E_th),  Ψ(z) = ln(1 + exp(κ z)) / κ,
+
+with the error E_k = ‖p̂_k - p_ref,k‖ of a counterfactual x̂_k(α) that is anchored to the flight,
+x̂_k(α₀) = x̄_k. Its sensitivity S_k = dx̂_k/dα starts at S₀ = 0 in each window and follows the
+hybrid model's closed loop, linearised at the recorded states and commands:
+
+S_{k+1} = A_k S_k + B_k du_k/dα,  du_k/dα = ∂π/∂o_k (∂o_k/∂x̂_k S_k + ∂o_k/∂x_ref,k dx_ref,k/dα).
+
+The model acts on the last commands, so that their sensitivities belong to the state and pass,
+with it, through the observation's history. No Jacobian is formed: each product is a
+forward-mode derivative in the one direction α.
+"""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any, NamedTuple
+
+import jax
+import jax.numpy as jnp
+
+from lafr_mjx import so3
+from lafr_mjx.control.observation import HISTORY, PREVIEW_S, observe
+from lafr_mjx.control.policy import Policy, act
+from lafr_mjx.model import data, hybrid, residual
+from lafr_mjx.model import state as states
+from lafr_mjx.model.residual import HOVER, Residual, Switches
+from lafr_mjx.model.state import ModelState
+from lafr_mjx.reference.flatness import reference_state, time_scale_derivative
+from lafr_mjx.types import CONTROL_DT
+
+if TYPE_CHECKING:
+    from lafr_mjx.reference.path import Path
+    from lafr_mjx.types import Reference, Rollout
+
+HORIZON = 30
+"""Default length H of a window in control intervals."""
+
+
+class PaperSettings(NamedTuple):
+    """Weights and limits of the rule; leaves.
+
+    Far below the threshold a step is learning_rate · speed_weight, in units of α: 5 % of the
+    time scale 1.
+    """
+
+    speed_weight: Any = 1.0  # λ_speed
+    safe_weight: Any = 0.05  # λ_safe, 1/m; the sum is over all ticks of a flight
+    sharpness: Any = 30.0  # κ, 1/m
+    threshold: Any = 0.35  # m, E_th
+    learning_rate: Any = 0.05  # η_α
+    fastest: Any = 0.15  # α_min
+    slowest: Any = 2.0  # α_max
+
+
+class Windows(NamedTuple):
+    """W stretches of a flight, H control intervals each."""
+
+    state: ModelState  # [W, H, ...] x̄_k as sensed
+    commands: Any  # [W, H, COMMANDS, 4] sent commands ū_k, ū_{k-1}, ..., newest first
+    phase: Any  # [W, H] s, of the path at the sample's stamp
+    elapsed: Any  # [W, H] s, from the window's first sample
+    usable: Any  # [W] bool
+
+
+class Potential(NamedTuple):
+    """J and its derivative, with the errors that it was made of."""
+
+    value: Any  # J
+    gradient: Any  # dJ/dα
+    errors: Any  # [W, H] m, E_k; 0 in windows that are not usable
+    error_slopes: Any  # [W, H] m, dE_k/dα
+
+
+class Tangent(NamedTuple):
+    """S_k: derivative of the state, and of the commands under way, with respect to α."""
+
+    position: jax.Array  # [3]
+    velocity: jax.Array  # [3]
+    turn: Any  # [3] ξ of dR/dα = R ξ^
+    commands: jax.Array  # [COMMANDS, 4] of u_{k-1}, u_{k-2}, ...
+
+
+def windows(rollout: Rollout, horizon: int = HORIZON, ramp_s: Any = 0.0) -> Windows:
+    """Cut one flight into consecutive windows; what is left at its end is dropped.
+
+    A window is usable if the vehicle flew, after the ramp, at all of its ticks. A crash is not
+    seen by the rule as such: only the errors of the windows before it.
+    """
+    count = rollout.command.shape[0] // horizon
+
+    def cut(leaf: Any) -> jax.Array:
+        return jnp.asarray(leaf)[: count * horizon].reshape((count, horizon, *leaf.shape[1:]))
+
+    late = rollout.time - rollout.stamp
+    sensed = states.of(rollout.sensed)
+    finite = jnp.all(jnp.isfinite(sensed.position + sensed.velocity), axis=-1)
+    finite = finite & jnp.all(jnp.isfinite(sensed.rotation), axis=(-2, -1))
+    good = rollout.valid & ~rollout.crashed & (rollout.time >= ramp_s) & finite
+    stamp = cut(rollout.stamp)
+    return Windows(
+        state=jax.tree.map(cut, sensed),
+        commands=cut(data.command_windows(jnp.asarray(rollout.command))),
+        phase=cut(rollout.phase - rollout.phase_rate * late),
+        elapsed=stamp - stamp[:, :1],
+        usable=jnp.all(cut(good), axis=1),
+    )
+
+
+def potential_gradient(
+    policy: Policy,
+    member: Residual,
+    switches: Switches,
+    path: Path,
+    flown: Windows,
+    time_scale: Any,
+    settings: PaperSettings,
+) -> Potential:
+    """J(α₀) and dJ/dα at α₀, summed over the usable windows.
+
+    Args:
+        policy: π that flew.
+        member: residual of the hybrid model; for an ensemble, `vmap` and take the mean.
+        switches: which parts of the model are on.
+        path: what was flown along.
+        flown: windows of the flight.
+        time_scale: α₀, constant in each window.
+        settings: weights of the potential.
+    """
+    flown = _harmless(flown)
+    moments = flown.elapsed[..., None] + jnp.asarray(PREVIEW_S)  # [W, H, P]
+    ahead = jnp.asarray(PREVIEW_S) / time_scale
+    phases = flown.phase[..., None] + ahead
+    rate = jnp.broadcast_to(1.0 / time_scale, phases.shape)
+    references = reference_state(path, phases, rate)
+    # p_ref(τ; α) = P(s₀ + τ/α), with s₀ such that at α₀ the phase is the recorded one.
+    start_phase = (flown.phase - flown.elapsed / time_scale)[..., None]
+    asked = time_scale_derivative(path, start_phase, moments, time_scale)
+
+    def along(*recorded: Any) -> jax.Array:
+        state, commands, _, _ = recorded
+
+        def tick(tangent: Tangent, now: tuple) -> tuple[Tangent, jax.Array]:
+            return _tick(policy, member, switches, tangent, *now), tangent.position
+
+        zero = jnp.zeros_like(state.position[0])
+        start = Tangent(zero, zero, zero, jnp.zeros_like(commands[0]))
+        return jax.lax.scan(tick, start, recorded)[1]
+
+    moved = jax.vmap(along)(flown.state, flown.commands, references, asked)  # [W, H, 3]
+    gap = flown.state.position - references.position[..., 0, :]
+    errors = jnp.sqrt(jnp.sum(gap**2, axis=-1))
+    direction = gap / jnp.maximum(errors, 1e-6)[..., None]
+    slopes = jnp.sum(direction * (moved - asked.position[..., 0, :]), axis=-1)
+
+    used = flown.usable[:, None]
+    excess = settings.sharpness * (errors - settings.threshold)
+    barrier = jnp.where(used, jax.nn.softplus(excess) / settings.sharpness, 0.0)
+    steepness = jnp.where(used, jax.nn.sigmoid(excess) * slopes, 0.0)
+    return Potential(
+        value=settings.speed_weight * time_scale + settings.safe_weight * jnp.sum(barrier),
+        gradient=settings.speed_weight + settings.safe_weight * jnp.sum(steepness),
+        errors=jnp.where(used, errors, 0.0),
+        error_slopes=jnp.where(used, slopes, 0.0),
+    )
+
+
+def update(time_scale: Any, gradient: Any, settings: PaperSettings) -> jax.Array:
+    """α ← Π[α_min, α_max](α - η_α dJ/dα); a gradient that is not finite changes nothing."""
+    step = jnp.where(jnp.isfinite(gradient), settings.learning_rate * gradient, 0.0)
+    return jnp.clip(time_scale - step, settings.fastest, settings.slowest)
+
+
+def _tick(
+    policy: Policy,
+    member: Residual,
+    switches: Switches,
+    tangent: Tangent,
+    state: ModelState,
+    commands: jax.Array,
+    wanted: Reference,
+    d_wanted: Reference,
+) -> Tangent:
+    """S_{k+1} from S_k at one recorded operating point."""
+    d_state = ModelState(tangent.position, tangent.velocity, state.rotation @ so3.hat(tangent.turn))
+
+    def decide(state: ModelState, references: Reference, history: jax.Array) -> Any:
+        return act(policy, observe(*state, references, history))
+
+    history, d_history = commands[1 : HISTORY + 1], tangent.commands[:HISTORY]
+    _, d_command = jax.jvp(decide, (state, wanted, history), (d_state, d_wanted, d_history))
+    d_commands = jnp.concatenate([d_command[None], tangent.commands[:-1]])
+
+    def move(state: ModelState, commands: jax.Array) -> ModelState:
+        effective = residual.effective_command(residual.lag_weights(member, switches), commands)
+        extra = residual.evaluate(member, switches, state, effective, commands)
+        return hybrid.held_step(state, effective, extra, CONTROL_DT)
+
+    after, d_after = jax.jvp(move, (state, commands), (d_state, d_commands))
+    turn = so3.vee(after.rotation.T @ d_after.rotation)
+    return Tangent(d_after.position, d_after.velocity, turn, d_commands)
+
+
+def _harmless(flown: Windows) -> Windows:
+    """Windows that are not usable may hold anything: hover at the origin instead."""
+
+    def keep(leaf: jax.Array, instead: Any) -> jax.Array:
+        mask = flown.usable.reshape((-1,) + (1,) * (leaf.ndim - 1))
+        return jnp.where(mask, leaf, instead)
+
+    still = ModelState(jnp.zeros(3), jnp.zeros(3), jnp.eye(3))
+    return Windows(
+        state=jax.tree.map(keep, flown.state, still),
+        commands=keep(flown.commands, HOVER),
+        phase=keep(flown.phase, 0.0),
+        elapsed=keep(flown.elapsed, 0.0),
+        usable=flown.usable,
+    )

@@ -1,0 +1,167 @@
+"""ATS that verifies before it flies: the fastest time scale that the model can vouch for.
+
+The printed rule looks at the slope of a barrier along the last flight; the error stays small
+and then jumps within one step, where the slope has not seen it yet. Here each candidate is
+flown in the hybrid model first, by nominal and by stressed vehicles, and the model's own record
+(predicted against flown) inflates its predictions. All branches are masks, so that adaptations
+can be batched.
+"""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any, NamedTuple
+
+import jax.numpy as jnp
+
+if TYPE_CHECKING:
+    import jax
+
+    from lafr_mjx.learner.verify import Prediction
+
+MIN_TRUST, MAX_TRUST = 0.03, 0.14
+
+CANDIDATES = 8
+"""Time scales that are verified in each iteration."""
+
+# What bound the choice.
+SPEED, TRUST_REGION, VERIFICATION, SATURATION, BARRIER, SETTLED = range(6)
+BOUND_NAMES = ("speed", "trust region", "verification", "saturation", "barrier", "settled")
+
+
+class AtsSettings(NamedTuple):
+    """Limits of the rule; leaves."""
+
+    error_threshold: Any = 0.35  # m, E_th
+    nominal_limit: Any = 0.20  # m, for the inflated error of the model itself
+    saturation_limit: Any = 0.25
+    fastest: Any = 0.15  # α_min
+    slowest: Any = 2.0  # α_max
+    settle_below: Any = 0.20  # m, flown error below which a slower choice is refused
+
+
+class AtsState(NamedTuple):
+    """What is remembered from iteration to iteration."""
+
+    time_scale: Any  # α that was flown or is to be flown next
+    predicted: Any  # m, peak error predicted for it
+    inflation: Any  # ρ >= 1
+    trust: Any  # δ, largest relative step
+    floor: Any  # α below which we do not go, after a violation
+
+
+def initial(time_scale: Any) -> AtsState:
+    """Before the first flight, for which nothing was predicted."""
+    one = jnp.float32(1.0)
+    return AtsState(jnp.float32(time_scale), jnp.nan * one, one, MAX_TRUST * one, 0.0 * one)
+
+
+def propose(
+    state: AtsState, flown_error: jax.Array, settings: AtsSettings
+) -> tuple[AtsState, jax.Array]:
+    """Learn from the flown peak error; returns the new memory and the fastest candidate."""
+    # The first flight is the base policy's: an error there says nothing about the model.
+    first = jnp.isnan(state.predicted)
+    ratio = jnp.clip((flown_error + 0.02) / (state.predicted + 0.02), 0.5, 4.0)
+    ratio = jnp.where(first, 1.0, ratio)
+    worse = jnp.maximum(1.0, ratio)
+    inflation = jnp.where(worse > state.inflation, worse, 0.6 * state.inflation + 0.4 * worse)
+    violated = (flown_error > settings.error_threshold) & ~first
+    trust = state.trust * jnp.where(ratio < 1.5, 1.3, 0.8) * jnp.where(violated, 0.5, 1.0)
+    trust = jnp.clip(trust, MIN_TRUST, MAX_TRUST)
+    floor = jnp.where(
+        violated, jnp.maximum(state.floor, 1.04 * state.time_scale), 0.99 * state.floor
+    )
+    faster = state.time_scale * (1.0 - trust)
+    slower = 1.06 * state.time_scale
+    candidate = jnp.maximum(jnp.where(violated, slower, faster), floor)
+    # What failed untrained is first learned at its own speed.
+    untrained = first & (flown_error > settings.error_threshold)
+    candidate = jnp.where(untrained, state.time_scale, candidate)
+    candidate = jnp.clip(candidate, settings.fastest, settings.slowest)
+    return AtsState(state.time_scale, state.predicted, inflation, trust, floor), candidate
+
+
+def candidates(state: AtsState, fastest: jax.Array, settings: AtsSettings) -> jax.Array:
+    """Geometric steps [CANDIDATES] from the fastest candidate to one that is surely slower."""
+    slowest = jnp.maximum(1.25 * fastest, 1.02 * state.time_scale)
+    slowest = jnp.minimum(slowest, settings.slowest * 1.25)
+    share = jnp.arange(CANDIDATES) / (CANDIDATES - 1)
+    return fastest * (slowest / fastest) ** share
+
+
+def acceptable(prediction: Prediction, state: AtsState, settings: AtsSettings) -> jax.Array:
+    """Which time scales [A] the model vouches for; each with its slower neighbour."""
+    rho = state.inflation
+    nominal = rho * (prediction.nominal_error + prediction.disagreement) < settings.nominal_limit
+    stressed = rho * prediction.stressed_error < settings.error_threshold
+    calm = prediction.saturation < settings.saturation_limit
+    good = nominal & stressed & calm
+    return good & jnp.concatenate([good[1:], good[-1:]])
+
+
+class Choice(NamedTuple):
+    """Outcome of one iteration."""
+
+    state: AtsState
+    use_new_policy: Any  # bool
+    bound_by: Any  # one of the codes above
+
+
+def choose(
+    state: AtsState,
+    flown_error: jax.Array,
+    proposed: jax.Array,
+    new: Prediction,
+    old: Prediction,
+    settings: AtsSettings,
+) -> Choice:
+    """Take the fastest acceptable time scale, or stay, or slow down.
+
+    `new` predicts the new policy at the candidates, `old` the present policy at its own time
+    scale (A = 1) and at a slower one.
+    """
+    good = acceptable(new, state, settings)
+    any_good = jnp.any(good)
+    index = jnp.argmax(good)
+    chosen = new.time_scale[index]
+    first = jnp.isnan(state.predicted)
+    violated = (flown_error > settings.error_threshold) & ~first
+
+    # Settle: what just flew well is not slowed down because the model doubts it; the flight
+    # is the better witness.
+    calm = (flown_error < settings.settle_below) & ~first
+    stay = calm & (~any_good | (chosen > state.time_scale))
+    dead_band = any_good & (jnp.abs(chosen / state.time_scale - 1.0) < 0.015)
+    chosen = jnp.where(dead_band & ~violated, state.time_scale, chosen)
+
+    slower = jnp.minimum(1.15 * state.time_scale, settings.slowest)
+    time_scale = jnp.where(stay, state.time_scale, jnp.where(any_good, chosen, slower))
+    # When nothing passes, the new policy is still taken if it is the better of the two.
+    better = new.stressed_error[-1] < old.stressed_error[-1]
+    use_new = ~stay & (any_good | better)
+    predicted = jnp.where(
+        stay,
+        old.nominal_error[0],
+        jnp.where(any_good, new.nominal_error[index], new.nominal_error[-1]),
+    )
+    first = good[0]
+    saturated = new.saturation[0] >= settings.saturation_limit
+    bound = jnp.where(
+        first,
+        jnp.where(proposed <= settings.fastest * 1.001, SPEED, TRUST_REGION),
+        jnp.where(saturated, SATURATION, VERIFICATION),
+    )
+    bound = jnp.where(stay, SETTLED, bound)
+    bound = jnp.where(violated, BARRIER, bound)
+    # The region shrinks where verification, not the region itself, holds us back.
+    moved = jnp.abs(time_scale / state.time_scale - 1.0)
+    held = (moved < 0.02) & ~good[0] & ~first
+    trust = jnp.where(held, jnp.maximum(0.6 * state.trust, MIN_TRUST), state.trust)
+    new_state = AtsState(
+        time_scale=time_scale,
+        predicted=predicted,
+        inflation=state.inflation,
+        trust=trust,
+        floor=state.floor,
+    )
+    return Choice(new_state, use_new, bound)

@@ -1,0 +1,122 @@
+"""Closed-loop flights in the learner's own model, for training and for verification."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any, NamedTuple
+
+import jax
+import jax.numpy as jnp
+
+from lafr_mjx import so3
+from lafr_mjx.control.observation import HISTORY, PREVIEW_S, observe
+from lafr_mjx.control.policy import Policy, act
+from lafr_mjx.model import hybrid, residual
+from lafr_mjx.model.residual import COMMANDS, Residual, Switches
+from lafr_mjx.types import CONTROL_DT
+
+if TYPE_CHECKING:
+    from lafr_mjx.model.state import ModelState
+    from lafr_mjx.types import Reference
+
+
+class Stress(NamedTuple):
+    """How a believed vehicle differs from the model; [...] like the batch."""
+
+    bias: Any  # [..., 3] m/s², a constant acceleration
+    thrust_gain: Any  # [...]
+    rate_gain: Any  # [...]
+    extra_delay: Any  # [...] control intervals, 0 to 1
+    noise: Any  # [...] times the sensor noise
+
+    @staticmethod
+    def none(shape: tuple[int, ...] = ()) -> Stress:
+        """Exactly the model."""
+        zero, one = jnp.zeros(shape), jnp.ones(shape)
+        return Stress(jnp.zeros((*shape, 3)), one, one, zero, zero)
+
+
+class StressScale(NamedTuple):
+    """How strongly random vehicles differ; standard deviations or ranges."""
+
+    bias: Any = 0.5  # m/s²
+    thrust_gain: Any = 0.04
+    rate_gain: Any = 0.08
+    extra_delay: Any = 1.0  # control intervals, uniform from 0
+    noise: Any = 1.0
+
+
+SENSOR_NOISE = (0.001, 0.02, 0.002)
+"""Noise that training and verification expect: position [m], velocity [m/s], attitude [rad]."""
+
+
+def draw_stress(key: jax.Array, scale: StressScale, count: int) -> Stress:
+    """`count` random vehicles."""
+    keys = jax.random.split(key, 4)
+    return Stress(
+        bias=scale.bias * jax.random.normal(keys[0], (count, 3)),
+        thrust_gain=1.0 + scale.thrust_gain * jax.random.normal(keys[1], (count,)),
+        rate_gain=1.0 + scale.rate_gain * jax.random.normal(keys[2], (count,)),
+        extra_delay=scale.extra_delay * jax.random.uniform(keys[3], (count,)),
+        noise=jnp.full((count,), scale.noise),
+    )
+
+
+class Flying(NamedTuple):
+    """A believed vehicle between two control intervals, [...] batched."""
+
+    state: ModelState
+    commands: jax.Array  # [..., COMMANDS + 1, 4] newest first
+
+
+def tick(
+    residual_parameters: Residual,
+    switches: Switches,
+    policy: Policy,
+    flying: Flying,
+    references: Reference,
+    stress: Stress,
+    noise: jax.Array,
+) -> tuple[Flying, jax.Array]:
+    """One control interval: observe, act, move. Returns the command, too.
+
+    Args:
+        residual_parameters: one member of the ensemble.
+        switches: which parts of the model are on.
+        policy: acts.
+        flying: where the vehicle is.
+        references: fields [..., P, ...] at the preview moments.
+        stress: how this vehicle differs from the model.
+        noise: [..., 9] standard normal draws for the sensors.
+    """
+    state = flying.state
+    sigma = stress.noise[..., None]
+    sensed_position = state.position + SENSOR_NOISE[0] * sigma * noise[..., :3]
+    sensed_velocity = state.velocity + SENSOR_NOISE[1] * sigma * noise[..., 3:6]
+    tilt = SENSOR_NOISE[2] * sigma * noise[..., 6:]
+    sensed_rotation = state.rotation + state.rotation @ so3.hat(tilt)
+    seen = observe(
+        sensed_position,
+        sensed_velocity,
+        sensed_rotation,
+        references,
+        flying.commands[..., :HISTORY, :],
+    )
+    command = act(policy, seen)
+    commands = jnp.concatenate([command[..., None, :], flying.commands[..., :-1, :]], axis=-2)
+    late = stress.extra_delay[..., None, None]
+    window = (1.0 - late) * commands[..., :COMMANDS, :] + late * commands[..., 1:, :]
+    weights = residual.lag_weights(residual_parameters, switches)
+    effective = residual.effective_command(weights, window)
+    gains = jnp.stack(
+        [stress.thrust_gain, stress.rate_gain, stress.rate_gain, stress.rate_gain], axis=-1
+    )
+    acceleration, rates = residual.evaluate(residual_parameters, switches, state, effective, window)
+    new = hybrid.held_step(
+        state, effective * gains, (acceleration + stress.bias, rates), CONTROL_DT
+    )
+    return Flying(new, commands), command
+
+
+def previews(count: int) -> jax.Array:
+    """[count, P] offsets in control intervals from the start, for vectorised references."""
+    return jnp.arange(count)[:, None] * CONTROL_DT + jnp.asarray(PREVIEW_S)[None]

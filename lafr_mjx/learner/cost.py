@@ -1,0 +1,57 @@
+"""What a policy is trained for: the negative reward of the paper's objective."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any, NamedTuple
+
+import jax.numpy as jnp
+
+from lafr_mjx.control.observation import COMMAND_SCALE
+
+if TYPE_CHECKING:
+    import jax
+
+    from lafr_mjx.model.state import ModelState
+    from lafr_mjx.types import Reference
+
+
+class CostWeights(NamedTuple):
+    """Weights of the squared terms; a heavy action-rate cost is what survives delay."""
+
+    position: Any = 10.0  # 1/m²
+    velocity: Any = 0.3  # s²/m²
+    yaw: Any = 1.0
+    rates: Any = 0.01  # s²/rad²
+    change: Any = 0.5  # of the scaled command from tick to tick
+
+
+BASE_WEIGHTS = CostWeights(position=3.0, change=1.0)
+"""For the timid base policy."""
+
+
+def step_cost(
+    weights: CostWeights,
+    state: ModelState,
+    reference: Reference,
+    command: jax.Array,
+    previous: jax.Array,
+) -> jax.Array:
+    """Cost [...] of one control interval; far errors count linearly, so that none dominates."""
+    error = jnp.sum((state.position - reference.position) ** 2, axis=-1)
+    velocity = jnp.sum((state.velocity - reference.velocity) ** 2, axis=-1)
+    # Sine of the yaw error: the reference's left axis seen along our forward axis.
+    yaw = jnp.sum(reference.rotation[..., :, 1] * state.rotation[..., :, 0], axis=-1)
+    change = jnp.sum(((command - previous) / COMMAND_SCALE) ** 2, axis=-1)
+    rates = jnp.sum(command[..., 1:] ** 2, axis=-1)
+    return (
+        weights.position * _soft(error, 0.5)
+        + weights.velocity * _soft(velocity, 3.0)
+        + weights.yaw * yaw**2
+        + weights.rates * rates
+        + weights.change * change
+    )
+
+
+def _soft(squared: jax.Array, scale: float) -> jax.Array:
+    """Pseudo-Huber: x² near zero, 2 · scale · |x| far away."""
+    return 2.0 * scale**2 * (jnp.sqrt(1.0 + squared / scale**2) - 1.0)

@@ -1,0 +1,128 @@
+"""The base policy: standard BPTT on the nominal model alone, timid on purpose.
+
+It is kept in the user's cache, by a hash of everything that it was trained with.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import os
+import tempfile
+from pathlib import Path as FilePath
+from typing import TYPE_CHECKING, NamedTuple
+
+import jax
+import jax.numpy as jnp
+import numpy as np
+
+from lafr_mjx import compilation_cache
+from lafr_mjx.control.policy import Policy, create_policy
+from lafr_mjx.control.policy_file import load_policy, save_policy
+from lafr_mjx.errors import InputError
+from lafr_mjx.learner import rash_bptt
+from lafr_mjx.learner.believed import StressScale
+from lafr_mjx.learner.cost import BASE_WEIGHTS
+from lafr_mjx.learner.rash_bptt import TrainSettings
+from lafr_mjx.model import residual
+from lafr_mjx.model.residual import Switches
+
+if TYPE_CHECKING:
+    from lafr_mjx.reference.path import Path
+    from lafr_mjx.types import CommandLimits
+
+_VERSION = 1  # of what this file computes; a change makes all cached policies void
+
+
+class BaseSizes(NamedTuple):
+    """Effort of the base training."""
+
+    steps: int = 300
+    batch: int = 64
+    horizon: int = 45
+
+
+NOMINAL = Switches(acceleration=0.0, rates=0.0, learned_lag=(0.0, 0.0, 0.0))
+"""The nominal model: no residual, the expected lag."""
+
+
+def base_settings(time_scale: float) -> TrainSettings:
+    """Settings of the base training around the first time scale."""
+    return TrainSettings(
+        weights=BASE_WEIGHTS,
+        stress=StressScale(),
+        learning_rate=2e-3,
+        discount=1.0,
+        anchored_share=0.0,
+        position_spread=0.15,
+        velocity_spread=0.4,
+        tilt_spread=0.15,
+        fastest=0.8 * time_scale,
+        slowest=1.2 * time_scale,
+    )
+
+
+def train_base(
+    path: Path, limits: CommandLimits, time_scale: float, seed: int, sizes: BaseSizes
+) -> Policy:
+    """Train from scratch: seconds on two cores."""
+    policy = _leaves(create_policy(np.random.default_rng([seed, 1]), limits))
+    nothing = _leaves(residual.create(np.random.default_rng([seed, 2])))
+    ensemble = jax.tree.map(lambda leaf: leaf[None], nothing)
+    trained, _ = rash_bptt.train(
+        policy,
+        ensemble,
+        _leaves(NOMINAL),
+        _leaves(path),
+        rash_bptt.no_anchors(),
+        _leaves(base_settings(time_scale)),
+        jax.random.key(seed),
+        steps=sizes.steps,
+        batch=sizes.batch,
+        horizon=sizes.horizon,
+    )
+    return trained
+
+
+def base_policy(
+    path: Path,
+    limits: CommandLimits,
+    time_scale: float,
+    seed: int,
+    sizes: BaseSizes = BaseSizes(),
+) -> tuple[Policy, bool]:
+    """The base policy, from the cache if it is there; also says whether it was."""
+    key = _hash(path, limits, time_scale, seed, sizes)
+    file = compilation_cache.cache_folder() / "base-policies" / f"{key}.npz"
+    if file.is_file():
+        try:
+            return _leaves(load_policy(file)), True
+        except InputError:
+            pass  # cut short or of an older version: train again
+    policy = train_base(path, limits, time_scale, seed, sizes)
+    _store(file, policy)
+    return policy, False
+
+
+def _store(file: FilePath, policy: Policy) -> None:
+    try:
+        file.parent.mkdir(parents=True, exist_ok=True)
+        handle, name = tempfile.mkstemp(dir=file.parent, suffix=".npz")
+        os.close(handle)
+        save_policy(FilePath(name), policy)
+        os.replace(name, file)
+    except OSError:
+        return  # a read-only home: train each time
+
+
+def _hash(path: Path, limits: CommandLimits, time_scale: float, seed: int, sizes: BaseSizes) -> str:
+    digest = hashlib.sha256()
+    everything = (path, limits, base_settings(time_scale), NOMINAL)
+    for leaf in jax.tree.leaves(everything):
+        array = np.asarray(leaf, np.float32)
+        digest.update(str(array.shape).encode() + array.tobytes())
+    digest.update(repr((seed, tuple(sizes), _VERSION)).encode())
+    return digest.hexdigest()[:24]
+
+
+def _leaves(tree: object) -> object:
+    return jax.tree.map(lambda leaf: jnp.asarray(leaf, jnp.float32), tree)

@@ -1,0 +1,209 @@
+"""RASH-BPTT: improve the policy by differentiating through short flights in the hybrid model.
+
+Flights start from where the drone really was (anchored) or at the reference (standard BPTT),
+both perturbed alike. Each flight uses one member of the ensemble of residuals, so that an
+ensemble costs no more than one.
+"""
+
+from __future__ import annotations
+
+from functools import partial
+from typing import TYPE_CHECKING, Any, NamedTuple
+
+import jax
+import jax.numpy as jnp
+import optax
+
+from lafr_mjx import so3
+from lafr_mjx.learner import believed
+from lafr_mjx.learner.believed import Flying, StressScale
+from lafr_mjx.learner.cost import CostWeights, step_cost
+from lafr_mjx.model.residual import COMMANDS
+from lafr_mjx.model.state import ModelState
+from lafr_mjx.reference.flatness import reference_state
+from lafr_mjx.reference.path import lap_s
+from lafr_mjx.types import CONTROL_DT
+
+if TYPE_CHECKING:
+    from lafr_mjx.control.policy import Policy
+    from lafr_mjx.model.residual import Residual, Switches
+    from lafr_mjx.reference.path import Path
+    from lafr_mjx.types import Reference
+
+
+class Anchors(NamedTuple):
+    """Where the drone really was: N recorded moments."""
+
+    state: ModelState  # [N, ...]
+    commands: jax.Array  # [N, COMMANDS + 1, 4] newest first, before the moment's own command
+    phase: jax.Array  # [N] s
+    usable: jax.Array  # [N] bool
+
+
+class TrainSettings(NamedTuple):
+    """How a policy is trained; leaves."""
+
+    weights: CostWeights = CostWeights()
+    stress: StressScale = StressScale()
+    learning_rate: Any = 1e-3
+    discount: Any = 0.995
+    anchored_share: Any = 0.5  # of the flights; 0 is standard BPTT
+    position_spread: Any = 0.09  # m, of the perturbed starts
+    velocity_spread: Any = 0.24  # m/s
+    tilt_spread: Any = 0.09  # rad
+    fastest: Any = 1.0  # time scales are drawn between these two
+    slowest: Any = 1.0
+
+
+def no_anchors(count: int = 1) -> Anchors:
+    """None were recorded yet."""
+    state = ModelState(
+        jnp.zeros((count, 3)), jnp.zeros((count, 3)), jnp.tile(jnp.eye(3), (count, 1, 1))
+    )
+    return Anchors(
+        state, jnp.zeros((count, COMMANDS + 1, 4)), jnp.zeros(count), jnp.zeros(count, bool)
+    )
+
+
+@partial(jax.jit, static_argnames=("steps", "batch", "horizon"))
+def train(
+    policy: Policy,
+    ensemble: Residual,
+    switches: Switches,
+    path: Path,
+    anchors: Anchors,
+    settings: TrainSettings,
+    key: jax.Array,
+    *,
+    steps: int = 100,
+    batch: int = 32,
+    horizon: int = 30,
+) -> tuple[Policy, jax.Array]:
+    """`steps` Adam steps with a cosine learning rate; returns the policy and its last costs."""
+    members = ensemble.lag.shape[0]
+    optimiser = optax.chain(
+        optax.clip_by_global_norm(1.0), optax.adam(optax.cosine_decay_schedule(1.0, steps, 0.05))
+    )
+
+    def step(carry: tuple, key: jax.Array) -> tuple[tuple, jax.Array]:
+        layers, state = carry
+        start, references, stress, noise = _flights(
+            path, anchors, settings, key, members, batch // members, horizon
+        )
+
+        def objective(layers: Any) -> jax.Array:
+            candidate = policy._replace(layers=layers)
+            return _mean_cost(
+                candidate, ensemble, switches, settings, start, references, stress, noise
+            )
+
+        value, gradient = jax.value_and_grad(objective)(layers)
+        updates, new_state = optimiser.update(gradient, state)
+        updates = jax.tree.map(lambda u: settings.learning_rate * u, updates)
+        new = optax.apply_updates(layers, updates)
+        # A step that is not finite is not taken, and does not enter Adam's memory.
+        good = jnp.isfinite(value) & jnp.isfinite(optax.global_norm(gradient))
+        keep = partial(jnp.where, good)
+        return (jax.tree.map(keep, new, layers), jax.tree.map(keep, new_state, state)), value
+
+    carry = (policy.layers, optimiser.init(policy.layers))
+    (layers, _), values = jax.lax.scan(step, carry, jax.random.split(key, steps))
+    return policy._replace(layers=layers), values
+
+
+def _mean_cost(
+    policy: Policy,
+    ensemble: Residual,
+    switches: Switches,
+    settings: TrainSettings,
+    start: Flying,
+    references: Reference,
+    stress: believed.Stress,
+    noise: jax.Array,
+) -> jax.Array:
+    """-J(φ): discounted cost, mean over the flights. Leading axes: members, flights."""
+
+    def fly(member: Residual, start: Flying, references: Any, stress: Any, noise: Any) -> jax.Array:
+        def tick(carry: tuple, now: tuple) -> tuple[tuple, jax.Array]:
+            flying, gamma = carry
+            wanted, draws = now
+            previous = flying.commands[..., 0, :]
+            moved, command = believed.tick(member, switches, policy, flying, wanted, stress, draws)
+            present = jax.tree.map(lambda leaf: leaf[:, 0], wanted)
+            cost = step_cost(settings.weights, flying.state, present, command, previous)
+            return (moved, gamma * settings.discount), gamma * cost
+
+        _, costs = jax.lax.scan(tick, (start, jnp.float32(1.0)), (references, noise))
+        return jnp.mean(costs)
+
+    return jnp.mean(jax.vmap(fly)(ensemble, start, references, stress, noise))
+
+
+def _flights(
+    path: Path,
+    anchors: Anchors,
+    settings: TrainSettings,
+    key: jax.Array,
+    members: int,
+    each: int,
+    horizon: int,
+) -> tuple[Flying, Reference, believed.Stress, jax.Array]:
+    """Starts, references, vehicles and noise of members x each flights."""
+    count = members * each
+    keys = jax.random.split(key, 9)
+    spread = jax.random.uniform(keys[0], (count,))
+    scale = settings.fastest + spread * (settings.slowest - settings.fastest)
+    lap = lap_s(path)
+
+    # Where: at a recorded moment, or at the reference at a random phase.
+    weight = anchors.usable / jnp.maximum(jnp.sum(anchors.usable), 1.0)
+    index = jax.random.choice(keys[1], anchors.usable.shape[0], (count,), p=weight + 1e-12)
+    anchored = jax.random.uniform(keys[2], (count,)) < settings.anchored_share
+    anchored = anchored & jnp.any(anchors.usable)
+    phase = jnp.where(anchored, anchors.phase[index], lap * jax.random.uniform(keys[3], (count,)))
+    at_reference, past = _on_reference(path, phase, scale)
+    state = jax.tree.map(
+        lambda real, ideal: jnp.where(_like(anchored, ideal), real[index], ideal),
+        anchors.state,
+        at_reference,
+    )
+    commands = jnp.where(anchored[:, None, None], anchors.commands[index], past)
+    state = ModelState(
+        state.position + settings.position_spread * jax.random.normal(keys[4], (count, 3)),
+        state.velocity + settings.velocity_spread * jax.random.normal(keys[5], (count, 3)),
+        state.rotation @ so3.exp(settings.tilt_spread * jax.random.normal(keys[6], (count, 3))),
+    )
+    offsets = believed.previews(horizon)  # [H, P]
+    phases = phase[None, :, None] + offsets[:, None, :] / scale[None, :, None]
+    rate = jnp.broadcast_to(1.0 / scale[None, :, None], phases.shape)
+    references = reference_state(path, phases, rate)  # [H, count, P, ...]
+    stress = believed.draw_stress(keys[7], settings.stress, count)
+    noise = jax.random.normal(keys[8], (horizon, count, 9))
+
+    def by_member(leaf: jax.Array) -> jax.Array:
+        return leaf.reshape((members, each, *leaf.shape[1:]))
+
+    def by_member_in_time(leaf: jax.Array) -> jax.Array:
+        return jnp.moveaxis(leaf.reshape((horizon, members, each, *leaf.shape[2:])), 1, 0)
+
+    return (
+        jax.tree.map(by_member, Flying(state, commands)),
+        jax.tree.map(by_member_in_time, references),
+        jax.tree.map(by_member, stress),
+        by_member_in_time(noise),
+    )
+
+
+def _on_reference(path: Path, phase: jax.Array, scale: jax.Array) -> tuple[ModelState, jax.Array]:
+    """State on the reference and the commands that an ideal vehicle had just been given."""
+    back = -CONTROL_DT * jnp.arange(COMMANDS + 2)
+    phases = phase[:, None] + back[None] / scale[:, None]
+    rate = jnp.broadcast_to(1.0 / scale[:, None], phases.shape)
+    references = reference_state(path, phases, rate)
+    now = jax.tree.map(lambda leaf: leaf[:, 0], references)
+    commands = jnp.concatenate([references.thrust[..., None], references.rates], axis=-1)
+    return ModelState(now.position, now.velocity, now.rotation), commands[:, 1:]
+
+
+def _like(mask: jax.Array, leaf: jax.Array) -> jax.Array:
+    return mask.reshape((-1,) + (1,) * (leaf.ndim - 1))

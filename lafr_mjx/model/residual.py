@@ -1,0 +1,121 @@
+"""The residual: a small network on features ζ of state and commands, with learned lag.
+
+Commands act late (transport delay, motors, rate loop, camera latency). A memoryless residual
+cannot express that, and the raw last commands are ambiguous in smooth flight: delay and gain
+cannot be told apart, and a policy exploits the confusion. So the model acts on an *effective
+command* u_eff = Σ w_j u_{k-j}, a learned average of the last commands, separate for thrust,
+roll and pitch, and yaw. The newest command has no weight: it reacts to the noise of the very
+state that it is fitted with.
+
+All variants share one program: switches are leaves.
+"""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any, NamedTuple
+
+import jax
+import jax.numpy as jnp
+import numpy as np
+
+from lafr_mjx import mlp
+from lafr_mjx.types import GRAVITY
+
+if TYPE_CHECKING:
+    from lafr_mjx.model.state import ModelState
+
+COMMANDS = 7
+"""Commands that the model remembers, newest first: u_k, u_{k-1}, ... (140 ms)."""
+
+HOVER = np.array([GRAVITY, 0.0, 0.0, 0.0], np.float32)
+SCALE = np.array([10.0, 6.0, 6.0, 6.0], np.float32)
+"""Commands are used as (u - hover) / scale."""
+
+_ACCELERATION_SCALE = 5.0  # m/s² per unit of the network's output
+_RATE_SCALE = 4.0  # rad/s
+_FEATURES = 3 + 3 + 9 + 4 + 4 * COMMANDS
+
+
+def _prior(expected_ticks: float = 2.5, spread_ticks: float = 1.0) -> np.ndarray:
+    ticks = np.arange(COMMANDS)
+    weights = np.where(
+        ticks > 0, np.exp(-0.5 * ((ticks - expected_ticks) / spread_ticks) ** 2), 0.0
+    )
+    return np.tile(weights / weights.sum(), (3, 1)).astype(np.float32)
+
+
+LAG_PRIOR = _prior()
+"""Lag that is expected before anything was learned: 50 ms, give or take 20."""
+
+NO_LAG = np.tile(np.eye(COMMANDS)[0], (3, 1)).astype(np.float32)
+"""The newest command acts at once, as in the paper's model."""
+
+
+class Switches(NamedTuple):
+    """Which parts of the residual are on (0 or 1)."""
+
+    acceleration: Any = 1.0  # a_res
+    rates: Any = 1.0  # ω_res
+    position: Any = 0.0  # p in ζ; the paper has it
+    history: Any = 0.0  # the last commands themselves in ζ
+    learned_lag: Any = (1.0, 1.0, 1.0)  # thrust, roll and pitch, yaw; 0: the fixed lag below
+    fixed_lag: Any = LAG_PRIOR  # [3, COMMANDS] weights, each row sums to one
+
+
+class Residual(NamedTuple):
+    """Parameters θ; an ensemble has a leading axis on every leaf of `layers` and `lag`."""
+
+    layers: tuple[mlp.Layer, ...]
+    lag: Any  # [3, COMMANDS] logits of the lag: thrust, roll and pitch, yaw
+
+
+def create(rng: np.random.Generator, hidden: int = 64) -> Residual:
+    """A residual that is nearly zero, with the expected lag."""
+    layers = mlp.create(rng, (_FEATURES, hidden, hidden, 6), last_scale=0.01)
+    return Residual(layers, np.log(np.maximum(LAG_PRIOR, 1e-4)))
+
+
+def lag_weights(residual: Residual, switches: Switches) -> jax.Array:
+    """Weights w [..., 3, COMMANDS] of the effective command; each row sums to one."""
+    learned = jax.nn.softmax(residual.lag[..., 1:], axis=-1)
+    learned = jnp.concatenate([jnp.zeros_like(learned[..., :1]), learned], axis=-1)
+    on = jnp.asarray(switches.learned_lag)[:, None]
+    return on * learned + (1.0 - on) * jnp.asarray(switches.fixed_lag)
+
+
+def effective_command(weights: jax.Array, commands: jax.Array) -> jax.Array:
+    """u_eff [..., 4] of the last commands [..., COMMANDS, 4]."""
+    rows = weights[..., jnp.array([0, 1, 1, 2]), :]  # [..., 4, COMMANDS]
+    return jnp.sum(jnp.swapaxes(rows, -1, -2) * commands, axis=-2)
+
+
+def features(
+    state: ModelState, effective: jax.Array, commands: jax.Array, switches: Switches
+) -> jax.Array:
+    """ζ [..., features], scaled to order one."""
+    shape = effective.shape[:-1]
+    history = switches.history * ((commands - HOVER) / SCALE)
+    return jnp.concatenate(
+        [
+            switches.position * state.position / 3.0,
+            state.velocity / 5.0,
+            jnp.swapaxes(state.rotation, -1, -2).reshape((*shape, 9)),
+            (effective - HOVER) / SCALE,
+            history.reshape((*shape, 4 * COMMANDS)),
+        ],
+        axis=-1,
+    )
+
+
+def evaluate(
+    residual: Residual,
+    switches: Switches,
+    state: ModelState,
+    effective: jax.Array,
+    commands: jax.Array,
+) -> tuple[jax.Array, jax.Array]:
+    """a_res [..., 3] in the world and ω_res [..., 3] in the body."""
+    output = mlp.apply(residual.layers, features(state, effective, commands, switches))
+    acceleration = switches.acceleration * _ACCELERATION_SCALE * output[..., :3]
+    rates = switches.rates * _RATE_SCALE * output[..., 3:]
+    return acceleration, rates

@@ -1,0 +1,191 @@
+"""The hybrid dynamics: order of the integration, the manifold, closed forms, gradients."""
+
+from __future__ import annotations
+
+import subprocess
+import sys
+
+import jax
+import jax.numpy as jnp
+import numpy as np
+import pytest
+
+from lafr_mjx import so3
+from lafr_mjx.model import hybrid
+from lafr_mjx.model.state import ModelState
+from lafr_mjx.types import CONTROL_DT, GRAVITY
+
+COMMAND = np.array([13.0, 2.5, -3.0, 1.5])
+DRAG = np.array([0.6, 0.9, 0.4])
+
+
+def a_start(dtype=np.float64):
+    start = ModelState(
+        np.array([0.3, -0.2, 1.0]), np.array([1.5, -2.0, 0.7]), so3.exp(np.array([0.4, -0.3, 0.8]))
+    )
+    return jax.tree.map(lambda leaf: jnp.asarray(leaf, dtype), start)
+
+
+def smooth(state):
+    """A residual that depends on all of the state: drag in the body, and a twist with it."""
+    body = jnp.einsum("...ji,...j->...i", state.rotation, state.velocity)
+    drag = -jnp.einsum("...ij,...j->...i", state.rotation, DRAG * body)
+    return drag + 0.3 * jnp.sin(state.position), 0.8 * jnp.cos(body) + 0.2 * state.position
+
+
+def fine_solution(duration, steps):
+    """The same equations in NumPy, with the rotation as nine numbers and tiny steps."""
+    p, v, r = (np.asarray(leaf, np.float64) for leaf in a_start_numpy())
+    y = np.concatenate([p, v, r.ravel()])
+
+    def slope(y):
+        p, v, r = y[:3], y[3:6], y[6:].reshape(3, 3)
+        body = r.T @ v
+        acceleration = COMMAND[0] * r[:, 2] - r @ (DRAG * body) + 0.3 * np.sin(p)
+        acceleration[2] -= GRAVITY
+        spin = COMMAND[1:] + 0.8 * np.cos(body) + 0.2 * p
+        return np.concatenate([v, acceleration, (r @ so3.hat(spin)).ravel()])
+
+    h = duration / steps
+    for _ in range(steps):
+        k1 = slope(y)
+        k2 = slope(y + 0.5 * h * k1)
+        k3 = slope(y + 0.5 * h * k2)
+        y = y + h / 6.0 * (k1 + 2.0 * k2 + 2.0 * k3 + slope(y + h * k3))
+    return y
+
+
+def a_start_numpy():
+    rotation = so3.exp(np.array([0.4, -0.3, 0.8]))
+    return np.array([0.3, -0.2, 1.0]), np.array([1.5, -2.0, 0.7]), rotation
+
+
+def test_convergence_is_of_fourth_order():
+    """In double precision, without touching the switch for the other tests."""
+    exact = fine_solution(0.4, 4000)
+    with jax.enable_x64():
+        command = jnp.asarray(COMMAND)
+
+        def errors(hold):
+            found = []
+            for steps in (4, 8, 16, 32):
+                def advance(state, _, dt=0.4 / steps):
+                    return hybrid.step(state, command, smooth, dt, hold=hold), None
+
+                end = jax.lax.scan(advance, a_start(), None, length=steps)[0]
+                flat = np.concatenate([np.ravel(leaf) for leaf in end])
+                found.append(np.linalg.norm(flat - exact))
+            return np.array(found)
+
+        orders = np.log2(errors(False)[:-1] / errors(False)[1:])
+        held = np.log2(errors(True)[:-1] / errors(True)[1:])
+    assert 3.7 < orders[-1] < 4.4, orders
+    assert errors(False)[-1] < 1e-6
+    # Held over a step, the residual is of first order, and so is the flight.
+    assert 0.8 < held[-1] < 1.3, held
+
+
+def test_held_differs_from_staged_by_the_square_of_the_step():
+    with jax.enable_x64():
+        command = jnp.asarray(COMMAND)
+        gaps = []
+        for dt in (0.04, 0.02, 0.01, 0.005):
+            staged = hybrid.step(a_start(), command, smooth, dt)
+            held = hybrid.step(a_start(), command, smooth, dt, hold=True)
+            gaps.append(np.linalg.norm(staged.velocity - held.velocity))
+    orders = np.log2(np.array(gaps[:-1]) / np.array(gaps[1:]))
+    np.testing.assert_allclose(orders, 2.0, atol=0.15)
+
+
+def test_rotation_stays_a_rotation():
+    command = jnp.asarray(COMMAND, jnp.float32)
+
+    @jax.jit
+    def fly(state):
+        def advance(state, _):
+            new = hybrid.step(state, command, smooth, CONTROL_DT)
+            # Only the attitude is watched: the rest would fly away.
+            return ModelState(state.position, state.velocity, new.rotation), None
+
+        return jax.lax.scan(advance, state, None, length=10_000)[0]
+
+    rotation = np.asarray(fly(a_start(jnp.float32)).rotation, np.float64)
+    drift = np.abs(rotation.T @ rotation - np.eye(3)).max()
+    assert drift < DRIFT, drift
+    assert np.linalg.det(rotation) == pytest.approx(1.0, abs=DRIFT)
+
+
+def test_held_step_equals_step_with_hold():
+    rng = np.random.default_rng(0)
+    count = 64
+    state = ModelState(
+        rng.normal(0.0, 2.0, (count, 3)),
+        rng.normal(0.0, 4.0, (count, 3)),
+        so3.exp(rng.normal(0.0, 1.0, (count, 3))),
+    )
+    state = jax.tree.map(lambda leaf: jnp.asarray(leaf, jnp.float32), state)
+    command = jnp.asarray(np.array([9.81, 0, 0, 0]) + rng.normal(0.0, 4.0, (count, 4)), jnp.float32)
+    extra = smooth(state)
+    staged = jax.jit(lambda s, c: hybrid.step(s, c, smooth, CONTROL_DT, hold=True))(state, command)
+    held = jax.jit(lambda s, c, e: hybrid.held_step(s, c, e, CONTROL_DT))(state, command, extra)
+    for one, other in zip(staged, held, strict=True):
+        np.testing.assert_allclose(one, other, atol=2e-5)
+
+
+@pytest.mark.parametrize("form", ["staged", "held"])
+def test_free_fall_and_hover(form):
+    def advance(state, command):
+        if form == "staged":
+            return hybrid.step(state, command, hybrid.no_residual, CONTROL_DT)
+        return hybrid.held_step(state, command, (jnp.zeros(3), jnp.zeros(3)), CONTROL_DT)
+
+    start = ModelState(jnp.array([1.0, 2.0, 3.0]), jnp.array([0.5, 0.0, 2.0]), jnp.eye(3))
+    fly = jax.jit(
+        lambda state, command: jax.lax.fori_loop(0, 50, lambda _, s: advance(s, command), state)
+    )
+    fallen = fly(start, jnp.zeros(4))
+    np.testing.assert_allclose(fallen.position, [1.5, 2.0, 3.0 + 2.0 - 0.5 * GRAVITY], atol=1e-4)
+    np.testing.assert_allclose(fallen.velocity, [0.5, 0.0, 2.0 - GRAVITY], atol=1e-4)
+    still = start._replace(velocity=jnp.zeros(3))
+    hovering = fly(still, jnp.array([GRAVITY, 0.0, 0.0, 0.0]))
+    for one, other in zip(hovering, still, strict=True):
+        np.testing.assert_allclose(one, other, atol=1e-5)
+    # A constant rate turns by its integral.
+    turned = fly(still, jnp.array([GRAVITY, 0.0, 0.0, 1.2]))
+    np.testing.assert_allclose(turned.rotation, so3.exp(np.array([0.0, 0.0, 1.2])), atol=1e-5)
+    np.testing.assert_allclose(turned.position, still.position, atol=1e-5)
+
+
+def test_gradients_of_a_flight_against_differences():
+    with jax.enable_x64():
+
+        def distance(command, push):
+            def residual(state):
+                acceleration, rates = smooth(state)
+                return acceleration + push, rates
+
+            def advance(state, _):
+                return hybrid.step(state, command, residual, CONTROL_DT), None
+
+            end = jax.lax.scan(advance, a_start(), None, length=12)[0]
+            weights = jnp.arange(9.0).reshape(3, 3)
+            return jnp.sum(end.position**2) + end.velocity @ end.position + jnp.sum(
+                weights * end.rotation
+            )
+
+        value = jax.jit(distance)
+        arguments = (jnp.asarray(COMMAND), jnp.array([0.1, -0.2, 0.3]))
+        gradients = jax.jit(jax.grad(distance, (0, 1)))(*arguments)
+        step = 1e-5
+        for which, gradient in enumerate(gradients):
+            for i in range(len(gradient)):
+                ends = []
+                for sign in (1.0, -1.0):
+                    moved = list(arguments)
+                    moved[which] = moved[which].at[i].add(sign * step)
+                    ends.append(float(value(*moved)))
+                slope = (ends[0] - ends[1]) / (2.0 * step)
+                assert float(gradient[i]) == pytest.approx(slope, rel=1e-5, abs=1e-7)
+
+
+DRIFT = 1e-6

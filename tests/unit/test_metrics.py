@@ -1,0 +1,213 @@
+"""Figures of a flight on constructed rollouts, where the answer is known."""
+
+from __future__ import annotations
+
+from types import SimpleNamespace
+
+import numpy as np
+import pytest
+
+from lafr_mjx.metrics import flight_metrics, lap_time
+from lafr_mjx.reference import clock as clocks
+from lafr_mjx.reference.flatness import reference_state
+from lafr_mjx.tasks import load_task
+from lafr_mjx.types import CONTROL_DT, CommandLimits, Rollout, State
+
+LIMITS = CommandLimits(np.array([0.0, -6.0, -6.0, -6.0]), np.array([25.0, 6.0, 6.0, 6.0]))
+
+
+def perfect(task, time_scale=1.0, seconds=None, offset=(0.0, 0.0, 0.0)):
+    """A rollout that is on its reference (or beside it) at every tick."""
+    seconds = task.flight_s(time_scale) if seconds is None else seconds
+    time = CONTROL_DT * np.arange(round(seconds / CONTROL_DT))
+    phase, *rates = clocks.shifted(task.start_clock(time_scale), time)
+    wanted = reference_state(task.path, phase, *rates)
+    truth = State(
+        np.asarray(wanted.position) + offset, wanted.velocity, wanted.rotation, wanted.rates
+    )
+    ticks = len(time)
+    command = np.tile([9.81, 0.0, 0.0, 0.0], (ticks, 1))
+    return Rollout(
+        time=time,
+        valid=np.ones(ticks, bool),
+        sensed=truth,
+        stamp=time,
+        command=command,
+        reference=wanted,
+        phase=phase,
+        phase_rate=rates[0],
+        time_scale=np.full(ticks, time_scale),
+        truth=truth,
+        crashed=np.zeros(ticks, bool),
+        sample_time=np.repeat(time, 2),
+        sample=truth,
+        sample_received=np.ones(2 * ticks, bool),
+        diagnostics=None,
+    )
+
+
+def moved(rollout, offset):
+    """The rollout with a displacement [T, 3] of the true position."""
+    truth = rollout.truth
+    return rollout._replace(truth=truth._replace(position=truth.position + offset))
+
+
+@pytest.fixture(scope="module", params=["figure8", "shuttle", "inspection"])
+def closed(request):
+    return load_task(request.param)
+
+
+@pytest.fixture(scope="module")
+def figure8():
+    return load_task("figure8")
+
+
+@pytest.fixture(scope="module")
+def dash():
+    return load_task("dash")
+
+
+# ---------------------------------------------------------------- laps
+
+
+@pytest.mark.parametrize("time_scale", [0.25, 0.31, 0.5, 0.77, 1.0, 1.6, 3.0])
+def test_lap_of_a_perfect_flight(closed, time_scale):
+    """Fast flights cross the start plane often, slow ones once: both within 0.1 %."""
+    rollout = perfect(closed, time_scale)
+    assert lap_time(rollout, closed) == pytest.approx(time_scale * closed.lap_s, rel=1e-3)
+    figures = flight_metrics(rollout, closed, LIMITS)
+    assert figures.reference_lap_s == pytest.approx(time_scale * closed.lap_s)
+
+
+def test_lag_and_offset_do_not_change_the_lap(figure8):
+    """A vehicle that flies 50 ms behind, 0.1 m beside, laps in the same time."""
+    rollout = perfect(figure8, 0.4, seconds=12.0)
+    late = perfect(figure8, 0.4, seconds=12.0, offset=(0.0, 0.1, 0.05))
+    position = np.asarray(late.truth.position)
+    shifted = np.concatenate([np.repeat(position[:1], 3, axis=0), position[:-3]])
+    late = late._replace(truth=late.truth._replace(position=shifted))
+    assert lap_time(late, figure8) == pytest.approx(lap_time(rollout, figure8), rel=1e-3)
+
+
+def test_noise_at_the_plane_is_no_lap(figure8):
+    """To and fro across the plane within one pass counts once."""
+    rollout = perfect(figure8, 0.4, seconds=12.0)
+    shaken = moved(rollout, 0.08 * (-1.0) ** np.arange(len(rollout.time))[:, None] * [1, 0, 0])
+    assert lap_time(shaken, figure8) == pytest.approx(0.4 * figure8.lap_s, rel=0.03)
+
+
+def test_no_lap_without_a_lap(figure8):
+    assert lap_time(perfect(figure8, 1.0, seconds=5.0), figure8) is None
+    still = perfect(figure8, 1.0)
+    there = np.broadcast_to(figure8.start_position, still.truth.position.shape)
+    still = still._replace(truth=still.truth._replace(position=there))
+    assert lap_time(still, figure8) is None
+
+
+def test_laps_end_with_the_crash(figure8):
+    rollout = perfect(figure8, 0.3, seconds=12.0)
+    rollout.crashed[rollout.time > 6.0] = True
+    early = lap_time(rollout, figure8)
+    assert early == pytest.approx(0.3 * figure8.lap_s, rel=1e-3)
+    rollout.crashed[rollout.time > 2.0] = True
+    assert lap_time(rollout, figure8) is None
+
+
+def test_rest_to_rest(dash):
+    """From the phase's start until within 0.1 m and 0.2 m/s of the goal, for 0.3 s."""
+    rollout = perfect(dash, 0.5)
+    took = lap_time(rollout, dash)
+    distance = np.linalg.norm(rollout.truth.position - dash.goal_position, axis=-1)
+    speed = np.linalg.norm(rollout.truth.velocity, axis=-1)
+    first = rollout.time[np.argmax((distance < 0.1) & (speed < 0.2))]
+    assert took == pytest.approx(first)
+    assert 0.4 * dash.lap_s < took < 0.5 * dash.lap_s
+    assert lap_time(perfect(dash, 0.5, seconds=0.4 * dash.lap_s), dash) is None
+
+
+def test_passing_through_the_goal_is_no_arrival(dash):
+    rollout = perfect(dash, 0.5)
+    arrived = lap_time(rollout, dash)
+    assert arrived is not None
+    # Blown off again after 0.2 s at the goal, for a second: the later arrival counts.
+    away = (rollout.time > arrived + 0.2) & (rollout.time < arrived + 1.2)
+    blown = moved(rollout, away[:, None] * np.array([0.0, 0.5, 0.0]))
+    again = lap_time(blown, dash)
+    assert again is not None
+    assert again == pytest.approx(arrived + 1.2, abs=1.5 * CONTROL_DT)
+    # Too fast is not there yet.
+    quick = rollout.truth._replace(velocity=np.full_like(rollout.truth.velocity, 0.2))
+    assert lap_time(rollout._replace(truth=quick), dash) is None
+
+
+# ---------------------------------------------------------------- errors and shares
+
+
+def test_constant_offset(figure8):
+    rollout = perfect(figure8, offset=(0.03, 0.0, 0.04))
+    figures = flight_metrics(rollout, figure8, LIMITS)
+    assert figures.rmse_m == pytest.approx(0.05)
+    assert figures.peak_error_m == pytest.approx(0.05)
+    assert figures.peak_speed_mps == pytest.approx(2.24, rel=0.005)
+    assert figures.flight_time_s == pytest.approx(9.84)
+    assert figures.rate_saturation == figures.thrust_saturation == 0.0
+    assert not figures.crashed
+
+
+def test_errors_count_after_the_ramp(figure8):
+    rollout = perfect(figure8)
+    ramp = (rollout.time < 1.5 - 1e-9)[:, None]
+    assert flight_metrics(moved(rollout, ramp * [1.0, 0, 0]), figure8, LIMITS).rmse_m < 1e-9
+    peak = np.zeros((len(rollout.time), 3))
+    peak[300] = [0.0, 0.3, 0.4]
+    figures = flight_metrics(moved(rollout, peak), figure8, LIMITS)
+    counted = int((~ramp).sum())
+    assert counted == 417
+    assert figures.peak_error_m == pytest.approx(0.5)
+    assert figures.rmse_m == pytest.approx(0.5 / np.sqrt(counted))
+
+
+def test_invalid_ticks_do_not_count(figure8):
+    rollout = moved(perfect(figure8, seconds=12.0), np.zeros(3))
+    beyond = rollout.time > 9.8
+    spoiled = moved(rollout, beyond[:, None] * [5.0, 0.0, 0.0])._replace(valid=~beyond)
+    figures = flight_metrics(spoiled, figure8, LIMITS)
+    assert figures.peak_error_m < 1e-9
+    assert figures.flight_time_s == pytest.approx(9.82, abs=0.011)
+
+
+def test_saturation_shares(figure8):
+    rollout = perfect(figure8)
+    after = np.flatnonzero(rollout.time >= 1.5)
+    rollout.command[after[:100], 2] = -6.0  # at the limit
+    rollout.command[after[:50], 1] = 5.9  # two axes at once count once
+    rollout.command[after[100:200], 3] = 5.8  # 97 %: not yet
+    rollout.command[after[:20], 0] = 24.9
+    figures = flight_metrics(rollout, figure8, LIMITS)
+    assert figures.rate_saturation == pytest.approx(100 / len(after))
+    assert figures.thrust_saturation == pytest.approx(20 / len(after))
+
+
+def test_a_crash_counts_from_the_first_moment(figure8):
+    """Even in the ramp; what comes after it is not measured."""
+    for when in (0.5, 5.0):
+        rollout = perfect(figure8)
+        late = rollout.time >= when
+        rollout.crashed[late] = True
+        rollout = moved(rollout, late[:, None] * [3.0, 0.0, 0.0])
+        figures = flight_metrics(rollout, figure8, LIMITS)
+        assert figures.crashed
+        assert figures.peak_error_m < 1e-9
+
+
+def test_a_crash_in_the_last_interval_counts(figure8):
+    """The rollout's own flag comes a tick later than the plant's code."""
+    rollout = perfect(figure8)
+    codes = np.zeros(len(rollout.time), int)
+    codes[-1] = 1
+    rollout = rollout._replace(diagnostics=SimpleNamespace(crash=codes))
+    assert not rollout.crashed.any()
+    assert flight_metrics(rollout, figure8, LIMITS).crashed
+    # A crash after the flight's end does not.
+    rollout.valid[-5:] = False
+    assert not flight_metrics(rollout, figure8, LIMITS).crashed

@@ -11,6 +11,7 @@ import tyro
 
 import lafr_mjx
 from lafr_mjx.errors import InputError, RunError
+from lafr_mjx.experiments.adapt import Adapt
 from lafr_mjx.experiments.bench_plant import BenchPlant
 from lafr_mjx.experiments.fly import Fly
 from lafr_mjx.experiments.listing import List
@@ -18,6 +19,8 @@ from lafr_mjx.experiments.listing import List
 _DESCRIPTION = """Learn agile quadrotor flight while flying.
 
 lafr-mjx list
+
+lafr-mjx adapt figure8 --scenario wind5
 
 lafr-mjx fly figure8 --scenario wind5
 
@@ -31,6 +34,7 @@ def _app() -> tyro.extras.SubcommandApp:
     bench = tyro.extras.SubcommandApp()
     bench.command(BenchPlant, name="plant")
     app = tyro.extras.SubcommandApp()
+    app.command(Adapt, name="adapt")
     app.command(Fly, name="fly")
     app.command(List, name="list")
     app.command(bench, name="bench", help="Measure speed, each figure beside its yardstick.")

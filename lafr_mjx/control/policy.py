@@ -52,7 +52,9 @@ def act(policy: Policy, observation: Array) -> Array:
     # the thrust's slope there is mild (9.81 below, 15.19 above).
     squashed = xp.tanh(output)
     hover = COMMAND_HOVER
-    return hover + xp.where(squashed >= 0.0, squashed * (high - hover), squashed * (hover - low))
+    command = hover + xp.where(squashed >= 0.0, squashed * (high - hover), squashed * (hover - low))
+    # Rounding may pass a limit by its last digit.
+    return xp.clip(command, low, high)
 
 
 def create_policy(rng: np.random.Generator, limits: CommandLimits, hidden: int = 256) -> Policy:

@@ -7,7 +7,6 @@ version's is refused: its weights would silently mean something else.
 from __future__ import annotations
 
 import json
-import zipfile
 from typing import TYPE_CHECKING
 
 import numpy as np
@@ -58,16 +57,19 @@ def load_policy(path: Path) -> Policy:
     try:
         with np.load(path, allow_pickle=False) as file:
             arrays = {name: file[name] for name in file.files}
-    except (OSError, ValueError, KeyError, EOFError, zipfile.BadZipFile) as error:
+    except Exception as error:  # a damaged file makes its readers raise almost anything
         raise InputError(f"{path}: cannot be read as a policy: {error}") from error
     try:
         given = json.loads(str(arrays["contract"]))
         layers = tuple(mlp.Layer(arrays[f"weight{i}"], arrays[f"bias{i}"]) for i in range(_LAYERS))
         limits = CommandLimits(arrays["limits_low"], arrays["limits_high"])
-    except (KeyError, ValueError) as error:
+    except (KeyError, ValueError, RecursionError) as error:
         raise InputError(f"{path}: is not a policy: {error} is missing or wrong") from error
+    if not isinstance(given, dict):
+        raise InputError(f"{path}: is not a policy: its contract is {given!r}")
     if given != contract():
-        differing = [k for k, v in contract().items() if given.get(k) != v]
+        wanted = contract()
+        differing = sorted(k for k in wanted | given if wanted.get(k) != given.get(k))
         raise InputError(
             f"{path}: was trained for another contract (differs in {', '.join(differing)}); "
             f"train it again with this version"
@@ -77,6 +79,9 @@ def load_policy(path: Path) -> Policy:
 
 
 def _check(path: Path, layers: tuple[mlp.Layer, ...], limits: CommandLimits) -> None:
+    arrays = [*(a for layer in layers for a in layer), *limits]
+    if not all(np.issubdtype(array.dtype, np.floating) for array in arrays):
+        raise InputError(f"{path}: holds something other than numbers")
     size = observation.SIZE
     for i, layer in enumerate(layers):
         good = layer.weight.ndim == 2 and layer.weight.shape[0] == size
@@ -86,6 +91,8 @@ def _check(path: Path, layers: tuple[mlp.Layer, ...], limits: CommandLimits) -> 
         size = layer.weight.shape[1]
     if size != 4 or limits.low.shape != (4,) or limits.high.shape != (4,):
         raise InputError(f"{path}: gives {size} outputs; a command has 4")
-    arrays = [*(a for layer in layers for a in layer), *limits]
     if not all(np.isfinite(array).all() for array in arrays):
         raise InputError(f"{path}: holds numbers that are not finite")
+    hover = observation.COMMAND_HOVER
+    if np.any(limits.low >= hover) or np.any(limits.high <= hover):
+        raise InputError(f"{path}: hover is not between its limits {limits.low} and {limits.high}")

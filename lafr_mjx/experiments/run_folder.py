@@ -243,10 +243,11 @@ def _refuse_used(path: Path) -> None:
 
 def _refuse_links_out(path: Path) -> None:
     root = path.resolve()
-    for folder, folders, files in os.walk(root):
-        for name in (*folders, *files):
+    for folder, folders, names in os.walk(root):
+        for name in (*folders, *names):
             item = Path(folder, name)
-            if item.is_symlink() and not item.resolve().is_relative_to(root):
+            # realpath, for Path.resolve fails on a link to itself.
+            if item.is_symlink() and not Path(os.path.realpath(item)).is_relative_to(root):
                 raise InputError(
                     f"{path}: '{item.relative_to(root)}' is a link that leaves the folder"
                 )

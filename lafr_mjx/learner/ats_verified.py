@@ -112,13 +112,14 @@ def choose(
     flown_error: jax.Array,
     proposed: jax.Array,
     new: Prediction,
-    old: Prediction,
+    new_here: Prediction,
+    old_here: Prediction,
     settings: AtsSettings,
 ) -> Choice:
     """Take the fastest acceptable time scale, or stay, or slow down.
 
-    `new` predicts the new policy at the candidates, `old` the present policy at its own time
-    scale (A = 1) and at a slower one.
+    `new` predicts the new policy at the candidates; `new_here` and `old_here` predict the new
+    and the present policy at the present time scale and at a slower one.
     """
     good = acceptable(new, state, settings)
     any_good = jnp.any(good)
@@ -137,13 +138,13 @@ def choose(
     slower = jnp.minimum(1.15 * state.time_scale, settings.slowest)
     time_scale = jnp.where(stay, state.time_scale, jnp.where(any_good, chosen, slower))
     # When nothing passes, the new policy is still taken if it is the better of the two.
-    better = new.stressed_error[-1] < old.stressed_error[-1]
-    use_new = ~stay & (any_good | better)
-    predicted = jnp.where(
-        stay,
-        old.nominal_error[0],
-        jnp.where(any_good, new.nominal_error[index], new.nominal_error[-1]),
+    better = (new_here.nominal_error < old_here.nominal_error) & (
+        new_here.stressed_error < old_here.stressed_error
     )
+    use_new = jnp.where(stay, better[0], any_good | better[1])
+    at_rest = jnp.where(stay, 0, 1)
+    here = jnp.where(use_new, new_here.nominal_error[at_rest], old_here.nominal_error[at_rest])
+    predicted = jnp.where(stay | ~any_good, here, new.nominal_error[index])
     first = good[0]
     saturated = new.saturation[0] >= settings.saturation_limit
     bound = jnp.where(

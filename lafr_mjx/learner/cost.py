@@ -21,7 +21,7 @@ class CostWeights(NamedTuple):
     position: Any = 10.0  # 1/m²
     velocity: Any = 0.3  # s²/m²
     yaw: Any = 1.0
-    rates: Any = 0.01  # s²/rad²
+    rates: Any = 0.01  # s²/rad², of what is commanded beyond the reference's
     change: Any = 0.5  # of the scaled command from tick to tick
 
 
@@ -42,7 +42,7 @@ def step_cost(
     # Sine of the yaw error: the reference's left axis seen along our forward axis.
     yaw = jnp.sum(reference.rotation[..., :, 1] * state.rotation[..., :, 0], axis=-1)
     change = jnp.sum(((command - previous) / COMMAND_SCALE) ** 2, axis=-1)
-    rates = jnp.sum(command[..., 1:] ** 2, axis=-1)
+    rates = jnp.sum((command[..., 1:] - reference.rates) ** 2, axis=-1)
     return (
         weights.position * _soft(error, 0.5)
         + weights.velocity * _soft(velocity, 3.0)

@@ -155,8 +155,9 @@ def improve(
     )  # fmt: skip
     new = both(policy, time_scale=scales)
     present = jnp.stack([state.ats.time_scale, 1.15 * state.ats.time_scale])
-    old = both(state.policy, time_scale=present)
-    choice = ats.choose(memory, flown_error, fastest, new, old, settings.ats)
+    new_here = both(policy, time_scale=present)
+    old_here = both(state.policy, time_scale=present)
+    choice = ats.choose(memory, flown_error, fastest, new, new_here, old_here, settings.ats)
 
     def pick(a: Any, b: Any) -> Any:
         return jnp.where(choice.use_new_policy, a, b)

@@ -102,7 +102,7 @@ def train(
         updates = jax.tree.map(lambda u: settings.learning_rate * u, updates)
         new = optax.apply_updates(layers, updates)
         # A step that is not finite is not taken, and does not enter Adam's memory.
-        good = jnp.isfinite(value) & jnp.isfinite(optax.global_norm(gradient))
+        good = jnp.isfinite(value) & jnp.isfinite(optax.tree.norm(gradient))
         keep = partial(jnp.where, good)
         return (jax.tree.map(keep, new, layers), jax.tree.map(keep, new_state, state)), value
 

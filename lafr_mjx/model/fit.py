@@ -81,6 +81,11 @@ def loss(
     parameters: Residual, switches: Switches, settings: FitSettings, rows: Transitions
 ) -> jax.Array:
     """L_res(θ) over some rows."""
+    # A row that is not usable may hold anything, and NaN would pass a mask backwards.
+    rows = jax.tree.map(
+        lambda leaf: jnp.where(rows.usable.reshape((-1,) + (1,) * (leaf.ndim - 1)), leaf, 0.0),
+        rows._replace(usable=rows.usable * 1.0),
+    )
     predicted = jax.lax.stop_gradient(
         one_step(parameters, switches, rows.before, rows.before_commands)
     )
@@ -89,8 +94,6 @@ def loss(
     after = one_step(parameters, switches, rows.now, rows.commands, seen)
     weights = rows.usable / jnp.maximum(jnp.sum(rows.usable), 1.0)
     errors = discrepancy(rows.after, after)
-    # A row that is not usable may hold anything.
-    errors = jnp.where(rows.usable, errors, 0.0)
     return jnp.sum(weights * errors) + settings.spectral_penalty * spectral_norms(parameters.layers)
 
 
@@ -117,13 +120,14 @@ def fit(
         parameters, state = carry
         some = jax.tree.map(lambda leaf: leaf[index], rows)
         value, gradient = jax.value_and_grad(loss)(parameters, switches, settings, some)
-        updates, state = optimiser.update(gradient, state)
+        updates, new_state = optimiser.update(gradient, state)
         updates = jax.tree.map(lambda u: settings.learning_rate * u, updates)
         new = optax.apply_updates(parameters, updates)
-        # A step that is not finite is not taken.
-        good = jnp.isfinite(value)
-        new = jax.tree.map(lambda a, b: jnp.where(good & jnp.isfinite(a), a, b), new, parameters)
-        return (new, state), value
+        # A step that is not finite is not taken, and does not enter Adam's memory.
+        good = jnp.isfinite(value) & jnp.isfinite(optax.global_norm(gradient))
+        keep = partial(jnp.where, good)
+        kept = (jax.tree.map(keep, new, parameters), jax.tree.map(keep, new_state, state))
+        return kept, value
 
     carry, values = jax.lax.scan(step, (parameters, optimiser.init(parameters)), chosen)
     return carry[0], jnp.mean(values[-20:])

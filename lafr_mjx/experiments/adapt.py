@@ -1,0 +1,121 @@
+"""`lafr-mjx adapt`: the main job. Fly, calibrate, improve, accelerate."""
+
+from __future__ import annotations
+
+import time
+from dataclasses import asdict, dataclass
+from pathlib import Path
+from typing import TYPE_CHECKING, Any, Literal
+
+from tyro.conf import Positional
+
+from lafr_mjx.errors import InputError, RunError
+from lafr_mjx.output import check_writable, write_json
+
+if TYPE_CHECKING:
+    from lafr_mjx.experiments.run_folder import RunFolder
+
+
+@dataclass
+class Adapt:
+    """Adapt a policy in flight: from a timid base policy to the limit, in about 100 s of flight.
+
+    lafr-mjx adapt figure8 --scenario wind5
+
+    lafr-mjx adapt shuttle --iterations 15 --seed 3 --out runs/shuttle-3
+
+    lafr-mjx adapt --resume runs/shuttle-3
+
+    The run folder holds the configuration, a line per iteration, every flight, checkpoints,
+    the policy for the drone, and plots.
+    """
+
+    task: Positional[str] = "figure8"
+    """Name of a shipped task, or path of a task file."""
+    scenario: str | None = None
+    """Name of a shipped scenario, or path of a scenario file; by default the task's own."""
+    vehicle: str = "lafr192"
+    """Name of a shipped vehicle, or path of a vehicle profile."""
+    method: Literal["ours", "baseline", "lotf", "anchor-only", "residual-only"] = "ours"
+    """Which parts of the method are on."""
+    iterations: int = 12
+    """Flights, each followed by learning."""
+    seed: int = 0
+    """Seed of the plant's noise and of the learner."""
+    engine: Literal["mjx", "freebody"] = "mjx"
+    """Physics: any vehicle, or the fast step for one rigid body (the same motion)."""
+    out: Path | None = None
+    """Run folder; by default runs/TASK-SCENARIO-METHOD-SEED. Never overwritten."""
+    resume: Path | None = None
+    """Go on with an interrupted run; all other settings come from its folder."""
+    json: Path | None = None
+    """Write the summary there, too."""
+
+    def run(self) -> None:
+        """Adapt, with a table that grows a row per iteration."""
+        check_writable(self.json)
+        if not 1 <= self.iterations <= 1000:
+            raise InputError(f"--iterations {self.iterations}: must be from 1 to 1000")
+        if not 0 <= self.seed < 2**31:
+            raise InputError(f"--seed {self.seed}: must be from 0 to {2**31 - 1}")
+        from lafr_mjx.experiments.adaptation import AdaptationJob
+        from lafr_mjx.experiments.run_folder import RunFolder
+
+        if self.resume is not None:
+            with RunFolder.open(self.resume, resume=True) as folder:
+                self._work(folder, AdaptationJob.from_config(folder.config))
+            return
+        job = AdaptationJob.build(
+            task=self.task,
+            scenario=self.scenario,
+            vehicle=self.vehicle,
+            method=self.method,
+            iterations=self.iterations,
+            seed=self.seed,
+            engine=self.engine,
+        )
+        name = f"{job.task.name}-{job.scenario.name}-{self.method}-{self.seed}"
+        with RunFolder.create(self.out or Path("runs") / name, job.config()) as folder:
+            self._work(folder, job)
+
+    def _work(self, folder: RunFolder, job: Any) -> None:
+        from lafr_mjx.experiments.adaptation_report import AdaptationReport
+
+        report = AdaptationReport(folder, job)
+        started = time.monotonic()
+        job.work(folder, report)
+        summary = report.finish(time.monotonic() - started)
+        write_json(self.json, summary)
+        if summary["crashes"]:
+            raise RunError(f"{summary['crashes']} of {summary['iterations']} flights crashed")
+
+
+def record_of(metrics: Any, flown: Any, iteration: int, wall_s: float) -> dict[str, Any]:
+    """One line of `iterations.jsonl`."""
+    from lafr_mjx.learner.ats_verified import BOUND_NAMES
+
+    progress = flown.progress
+    figures = asdict(metrics)
+    return {
+        "iteration": iteration,
+        "flight_time_s": figures["flight_time_s"],
+        "time_scale": flown.time_scale,
+        "lap_time_s": figures["lap_time_s"],
+        "reference_lap_s": figures["reference_lap_s"],
+        "peak_speed_mps": figures["peak_speed_mps"],
+        "rmse_m": figures["rmse_m"],
+        "peak_error_m": figures["peak_error_m"],
+        "rate_saturation": figures["rate_saturation"],
+        "thrust_saturation": figures["thrust_saturation"],
+        "crashed": figures["crashed"],
+        "residual_loss": float(progress.residual_loss),
+        "predicted_peak_error_m": flown.predicted_error,
+        "bound_by": BOUND_NAMES[int(progress.bound_by)],
+        "inflation": float(progress.inflation),
+        "trust_region": float(progress.trust),
+        "new_policy": bool(progress.new_policy),
+        "candidates": [float(x) for x in progress.candidates],
+        "candidate_nominal_errors_m": [float(x) for x in progress.nominal_errors],
+        "candidate_stressed_errors_m": [float(x) for x in progress.stressed_errors],
+        "wall_s": wall_s,
+    }

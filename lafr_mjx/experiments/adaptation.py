@@ -1,0 +1,143 @@
+"""One adaptation run on the simulated drone: set up, fly, learn, store, go on."""
+
+from __future__ import annotations
+
+import time
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Any, Protocol
+
+import jax
+
+from lafr_mjx import compilation_cache
+from lafr_mjx.control.policy_file import save_policy
+from lafr_mjx.errors import InputError
+from lafr_mjx.experiments.adapt import record_of
+from lafr_mjx.learner import adapt, methods, pretrain
+from lafr_mjx.metrics import flight_metrics
+from lafr_mjx.plant.plant import Plant, PlantRun
+from lafr_mjx.plant.scenario import Scenario, load_scenario
+from lafr_mjx.plant.vehicle import Vehicle, load_vehicle
+from lafr_mjx.tasks import Task, load_task
+
+if TYPE_CHECKING:
+    from lafr_mjx.experiments.run_folder import RunFolder
+
+_KEYS = ("task", "scenario", "vehicle", "method", "iterations", "seed", "engine")
+
+
+class Report(Protocol):
+    """Who is told about the progress."""
+
+    def base_policy(self, seconds: float, cached: bool) -> None:
+        """The base policy is ready."""
+        ...
+
+    def before(self, iteration: int) -> None:
+        """An iteration begins."""
+        ...
+
+    def after(self, record: dict[str, Any]) -> None:
+        """An iteration is done and stored."""
+        ...
+
+
+@dataclass(frozen=True)
+class AdaptationJob:
+    """Everything that defines a run."""
+
+    given: dict[str, Any]  # as the user said it
+    task: Task
+    scenario: Scenario
+    vehicle: Vehicle
+
+    @staticmethod
+    def build(**given: Any) -> AdaptationJob:
+        """Load and check what a run is made of."""
+        vehicle = load_vehicle(given["vehicle"])
+        task = load_task(given["task"], vehicle.limits)
+        given = given | {"scenario": given["scenario"] or task.scenario}
+        scenario = load_scenario(given["scenario"]).drawn(given["seed"])
+        methods.settings_of(given["method"])
+        return AdaptationJob(given, task, scenario, vehicle)
+
+    @staticmethod
+    def from_config(config: dict[str, Any]) -> AdaptationJob:
+        """The run that a folder's configuration describes."""
+        given = config.get("run", {})
+        missing = [key for key in _KEYS if key not in given]
+        if missing:
+            raise InputError(f"config.toml: 'run.{missing[0]}' is missing; the run cannot go on")
+        return AdaptationJob.build(**{key: given[key] for key in _KEYS})
+
+    def config(self) -> dict[str, Any]:
+        """What is needed to repeat the run, and what it stood for when it was made."""
+        return {
+            "run": dict(self.given),
+            "task": {
+                "name": self.task.name,
+                "lap_s": self.task.lap_s,
+                "start_time_scale": self.task.start_time_scale,
+                "error_threshold_m": self.task.error_threshold_m,
+                "ramp_s": self.task.ramp_s,
+            },
+            "scenario": _plain(self.scenario.settings.__dict__),
+            "vehicle": {
+                "name": self.vehicle.name,
+                "mass_kg": self.vehicle.mass,
+                "limits_low": [float(x) for x in self.vehicle.limits.low],
+                "limits_high": [float(x) for x in self.vehicle.limits.high],
+            },
+            "learner": _plain(methods.settings_of(self.given["method"])._asdict()),
+        }
+
+    def work(self, folder: RunFolder, report: Report) -> None:
+        """Fly what is left of the run; each finished iteration is safe on disk."""
+        compilation_cache.enable()
+        seed = int(self.given["seed"])
+        plant = Plant(self.vehicle, self.scenario, fans=self.task.fans, engine=self.given["engine"])
+        settings = methods.settings_of(self.given["method"])
+        settings = settings._replace(
+            ats=settings.ats._replace(error_threshold=self.task.error_threshold_m)
+        )
+        started = time.monotonic()
+        policy, cached = pretrain.base_policy(
+            self.task.path, self.vehicle.limits, self.task.start_time_scale, seed
+        )
+        jax.block_until_ready(policy)
+        report.base_policy(time.monotonic() - started, cached)
+        run = plant.start(seed)
+        state = adapt.start(policy, self.task.start_time_scale, seed)
+        done = 0
+        stored = folder.load_checkpoint((run.state, state))
+        if stored is not None:
+            last, (plant_state, state) = stored
+            done = last + 1
+            run = PlantRun(plant_state, done)
+            folder.truncate_after(last)
+        else:
+            folder.truncate_after(-1)
+        for iteration in range(done, int(self.given["iterations"])):
+            report.before(iteration)
+            started = time.monotonic()
+            run, state, flown = adapt.iterate(plant, run, state, self.task, settings)
+            jax.block_until_ready(state)
+            metrics = flight_metrics(flown.rollout, self.task, self.vehicle.limits)
+            record = record_of(metrics, flown, iteration, time.monotonic() - started)
+            folder.save_rollout(iteration, jax.device_get(flown.rollout))
+            folder.append_iteration(record)
+            folder.save_checkpoint(iteration, (run.state, state))
+            save_policy(folder.path / "policy.npz", state.policy)
+            report.after(record)
+
+
+def _plain(value: Any) -> Any:
+    """Named tuples and tuples as tables and lists of numbers."""
+    if hasattr(value, "_asdict"):
+        return _plain(value._asdict())
+    if isinstance(value, dict):
+        return {key: _plain(item) for key, item in value.items()}
+    if hasattr(value, "tolist"):
+        return value.tolist()
+    if isinstance(value, list | tuple):
+        return [_plain(item) for item in value]
+    return value

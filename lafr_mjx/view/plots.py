@@ -1,0 +1,310 @@
+"""Figures of a run, drawn from its folder.
+
+The records of the iterations carry, besides the figures of the flight itself (see
+`metrics.FlightMetrics`), `time_scale` and, where they are known, `predicted_error_m` (what was
+predicted for this flight before it was flown), `candidates`, `candidate_nominal_errors_m` and
+`candidate_stressed_errors_m` (what was verified after it, for the next). What is missing is
+left out of the figures.
+"""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any
+
+import matplotlib as mpl
+import numpy as np
+from matplotlib.cm import ScalarMappable
+from matplotlib.collections import LineCollection
+from matplotlib.colors import Normalize
+from matplotlib.lines import Line2D
+from matplotlib.ticker import MaxNLocator, NullLocator, ScalarFormatter
+
+from lafr_mjx.errors import InputError, RunError
+from lafr_mjx.view.drawing import (
+    BLUE,
+    DARK,
+    GREY,
+    ORANGE,
+    RED,
+    array,
+    column,
+    drawn_figure,
+    joined,
+    label_line,
+    largest,
+    mark_beyond,
+    sliding_mean,
+)
+
+if TYPE_CHECKING:
+    from collections.abc import Mapping, Sequence
+    from pathlib import Path
+
+    from matplotlib.axes import Axes
+
+    from lafr_mjx.experiments.run_folder import RunFolder
+    from lafr_mjx.types import Rollout
+
+_SPEED_MAP, _ITERATION_MAP = "viridis", "viridis_r"
+_MEAN_S = 2.0
+_STACKED_BELOW = 0.55  # height over width of a path below which views go one above another
+_NARROWEST_M = 1.2  # smallest extent of a path's view, for paths along a line
+
+
+def make_plots(
+    folder: RunFolder,
+    task_name: str,
+    rate_limit: float,
+    error_threshold: float,
+    nominal_limit: float | None = None,
+) -> list[Path]:
+    """Draw all figures of a run into its folder `plots`.
+
+    Args:
+        folder: the run.
+        task_name: for the titles.
+        rate_limit: largest body rate that may be commanded [rad/s].
+        error_threshold: E_th [m].
+        nominal_limit: what the nominal predicted error must stay below [m], if it is known.
+
+    Returns:
+        The files, those without data left out.
+    """
+    records = folder.iterations()
+    flights = folder.rollout_numbers()
+    if not records and not flights:
+        raise InputError(f"{folder.path}: no iteration is finished yet; there is nothing to draw")
+    plots = folder.path / "plots"
+    drawn: list[Path] = []
+    try:
+        plots.mkdir(exist_ok=True)
+        if records:
+            drawn.append(plot_progress(plots, records, task_name, error_threshold))
+        if flights:
+            first, last = folder.load_rollout(flights[0]), folder.load_rollout(flights[-1])
+            drawn.append(plot_paths(plots, {flights[0]: first, flights[-1]: last}, task_name))
+            rates = [commanded_rates(folder.load_rollout(i)) for i in flights]
+            drawn.append(plot_body_rates(plots, rates, task_name, rate_limit))
+        if any(record.get("candidates") for record in records):
+            drawn.append(plot_ats(plots, records, task_name, error_threshold, nominal_limit))
+    except OSError as error:
+        raise RunError(f"{plots}: cannot be written: {error.strerror or error}") from error
+    return drawn
+
+
+def plot_progress(
+    plots: Path, records: Sequence[Mapping[str, Any]], task_name: str, error_threshold: float
+) -> Path:
+    """`progress.png`: speed, lap and errors over the iterations."""
+    number = column(records, "iteration")
+    crashed = np.array([bool(record.get("crashed")) for record in records])
+    with drawn_figure(plots / "progress.png", (7.2, 5.2)) as (figure, path):
+        axes = figure.subplots(2, 2, sharex=True)
+        figure.suptitle(f"Progress of the adaptation on {task_name}", x=0.01, ha="left")
+
+        def panel(axis: Axes, label: str, name: str) -> np.ndarray:
+            values = column(records, name)
+            axis.plot(number, values, "o-", color=BLUE, label="flown")
+            if crashed.any():
+                axis.plot(
+                    number[crashed], values[crashed], "x", color="black", ms=8, mew=1.6,
+                    label="crash",
+                )  # fmt: skip
+            axis.set_ylabel(label)
+            return values
+
+        panel(axes[0, 0], "peak speed [m/s]", "peak_speed_mps")
+        panel(axes[0, 1], "lap time [s]", "lap_time_s")
+        rmse = panel(axes[1, 0], "RMS tracking error [m]", "rmse_m")
+        errors = axes[1, 1]
+        peak = panel(errors, "peak tracking error [m]", "peak_error_m")
+        predicted = column(records, "predicted_error_m")
+        if np.isfinite(predicted).any():
+            errors.plot(
+                number, predicted, "s--", color=ORANGE, mfc="white", lw=1.2, label="predicted"
+            )
+        errors.axhline(error_threshold, color=RED, ls=(0, (4, 2)), lw=1.2)
+        top = max(1.2 * error_threshold, 1.1 * largest(peak), 1.1 * largest(predicted))
+        errors.set_ylim(0.0, min(top, 3.0 * error_threshold))
+        mark_beyond(errors, number, peak)
+        label_line(errors, error_threshold, f"$E_{{th}}$ = {error_threshold:g} m", left=True)
+        figure.legend(*errors.get_legend_handles_labels(), loc="outside upper right", ncols=3)
+        axes[1, 0].set_ylim(0.0, 1.15 * largest(rmse) or 1.0)
+        for axis in axes[0]:
+            # Room around the curve, but no zoom into noise.
+            low, high = axis.get_ylim()
+            axis.set_ylim(min(low, 0.9 * high), max(high, 1.05 * low))
+        for axis in axes[1]:
+            axis.set_xlabel("iteration")
+            axis.xaxis.set_major_locator(MaxNLocator(integer=True, min_n_ticks=1))
+        figure.align_ylabels(axes)
+        if len(records) == 1:
+            axes[0, 0].set_xlim(number[0] - 0.5, number[0] + 0.5)
+        return path
+
+
+def plot_paths(plots: Path, flights: Mapping[int, Rollout], task_name: str) -> Path:
+    """`paths.png`: flown paths from above, coloured by speed, on one scale."""
+    tracks = {number: _track(rollout) for number, rollout in flights.items()}
+    everything = np.concatenate([p for t in tracks.values() for p in (t[0], t[2])])[:, :2]
+    low, high = everything.min(axis=0), everything.max(axis=0)
+    extent = np.maximum(1.06 * (high - low) + 0.1, _NARROWEST_M)
+    middle = 0.5 * (low + high)
+    fastest = max(float(speed.max()) for _, speed, _ in tracks.values())
+    count, aspect = len(tracks), extent[1] / extent[0]
+    stacked = aspect < _STACKED_BELOW
+    rows, columns = (count, 1) if stacked else (1, count)
+    width = 5.8 if stacked else min(2.9 if count > 1 else 5.0, 5.5 / aspect)  # of a panel, inches
+    size = (max(columns * width + 1.4, 4.8), rows * (aspect * width + 0.4) + 0.8)
+    with drawn_figure(plots / "paths.png", size) as (figure, path):
+        axes = np.atleast_1d(figure.subplots(rows, columns, sharex=True, sharey=True))
+        figure.suptitle(f"Flown paths on {task_name}, seen from above", x=0.01, ha="left")
+        lines = None
+        for axis, (number, (position, speed, reference)) in zip(axes, tracks.items(), strict=True):
+            points = position[:, None, :2]
+            lines = LineCollection(
+                list(np.concatenate([points[:-1], points[1:]], axis=1)),
+                array=0.5 * (speed[:-1] + speed[1:]), cmap=_SPEED_MAP, lw=2.6, capstyle="round",
+                clim=(0.0, fastest),
+            )  # fmt: skip
+            axis.add_collection(lines)
+            axis.plot(reference[:, 0], reference[:, 1], color=GREY, lw=0.9, label="reference")
+            axis.plot(*position[0, :2], "o", color=DARK, mfc="white", ms=5, label="start")
+            axis.set_title(f"Flight {number}: up to {speed.max():.1f} m/s")
+            axis.set_xlim(middle[0] - 0.5 * extent[0], middle[0] + 0.5 * extent[0])
+            axis.set_ylim(middle[1] - 0.5 * extent[1], middle[1] + 0.5 * extent[1])
+            axis.set_aspect("equal")
+            axis.yaxis.set_major_locator(MaxNLocator(5))
+        for axis in axes[-1:] if stacked else axes:
+            axis.set_xlabel("x [m]")
+        for axis in axes if stacked else axes[:1]:
+            axis.set_ylabel("y [m]")
+        figure.legend(*axes[0].get_legend_handles_labels(), loc="outside upper right", ncols=2)
+        if lines is not None:
+            bar = figure.colorbar(lines, ax=list(axes), pad=0.02, aspect=7.0 * size[1])
+            bar.set_label("speed [m/s]")
+            bar.outline.set_visible(False)  # type: ignore[operator]
+        return path
+
+
+def commanded_rates(rollout: Rollout) -> tuple[np.ndarray, float]:
+    """Largest of the three commanded body rates [T] and the duration of a tick [s]."""
+    flying = np.asarray(rollout.valid) & ~np.asarray(rollout.crashed)
+    rates = np.abs(np.asarray(rollout.command, float)[flying, 1:]).max(axis=-1, initial=0.0)
+    time = np.asarray(rollout.time, float)
+    return rates, float(time[1] - time[0]) if len(time) > 1 else 0.0
+
+
+def plot_body_rates(
+    plots: Path, flights: Sequence[tuple[np.ndarray, float]], task_name: str, rate_limit: float
+) -> Path:
+    """`body_rates.png`: commanded body rates of all flights, one after another."""
+    rates = np.concatenate([rates for rates, _ in flights])
+    steps = np.concatenate([np.full(len(rates), step) for rates, step in flights])
+    time = np.cumsum(steps) - steps
+    with drawn_figure(plots / "body_rates.png", (7.2, 3.0)) as (figure, path):
+        axis = figure.subplots()
+        axis.set_title(f"Commanded body rates on {task_name}", fontsize=10.5)
+        axis.plot(time, rates, color="#9CC7E4", lw=0.5, label="raw")
+        if len(rates):
+            mean = sliding_mean(rates, max(1, round(_MEAN_S / steps[0])))
+            axis.plot(time, mean, color=BLUE, lw=1.8, label=f"mean over {_MEAN_S:g} s")
+        axis.axhline(rate_limit, color=RED, ls=(0, (4, 2)), lw=1.2)
+        axis.set_ylim(0.0, 1.15 * max(rate_limit, largest(rates)))
+        ends = np.cumsum([len(rates) * step for rates, step in flights])
+        axis.set_xlim(0.0, ends[-1] if ends[-1] > 0.0 else 1.0)
+        label_line(axis, rate_limit, f"limit {rate_limit:g} rad/s")
+        for end in ends[:-1]:
+            axis.axvline(end, color="#BBBBBB", lw=0.6, zorder=0.9)
+        axis.grid(visible=False, axis="x")
+        axis.set_xlabel("accumulated flight time [s]")
+        axis.set_ylabel(r"$\|\omega_{cmd}\|_\infty$ [rad/s]")
+        axis.legend(loc="lower right", bbox_to_anchor=(1.0, 1.0), ncols=2, borderaxespad=0.2)
+        return path
+
+
+def plot_ats(
+    plots: Path,
+    records: Sequence[Mapping[str, Any]],
+    task_name: str,
+    error_threshold: float,
+    nominal_limit: float | None = None,
+) -> Path:
+    """`ats.png`: what the model predicted for the time scales that were verified."""
+    numbers = column(records, "iteration")
+    scales, flown = column(records, "time_scale"), column(records, "peak_error_m")
+    diamond = 5.5 if len(records) <= 12 else 4.0
+    colours = mpl.colormaps[_ITERATION_MAP]
+    norm = Normalize(numbers.min(), max(numbers.max(), numbers.min() + 1))
+    panels = (
+        ("Nominal model", "candidate_nominal_errors_m", nominal_limit, "limit"),
+        ("Stressed model", "candidate_stressed_errors_m", error_threshold, "$E_{th}$ ="),
+    )
+    with drawn_figure(plots / "ats.png", (7.2, 4.0)) as (figure, path):
+        axes = figure.subplots(1, 2, sharex=True, sharey=True)
+        figure.suptitle(f"Time scales verified on {task_name}", x=0.01, ha="left")
+        for axis, (title, key, limit, _) in zip(axes, panels, strict=True):
+            for i, record in enumerate(records):
+                scale, error = array(record.get("candidates")), array(record.get(key))
+                if len(scale) == 0 or len(scale) != len(error):
+                    continue
+                colour = colours(norm(numbers[i]))
+                order = np.argsort(scale)
+                axis.plot(scale[order], error[order], ".-", color=colour, lw=1.1, ms=3, alpha=0.8)
+                following = scales[i + 1] if i + 1 < len(scales) else np.nan
+                known = np.isfinite(error[order])
+                inside = 0.999 * scale.min() <= following <= 1.001 * scale.max()
+                if inside and known.any():  # else the choice was to keep the time scale or retreat
+                    at = np.interp(following, scale[order][known], error[order][known])
+                    axis.plot(following, at, "D", color=colour, mec=DARK, mew=0.7, ms=diamond)
+            axis.scatter(scales, flown, c=numbers, cmap=colours, norm=norm, s=46, marker="*",
+                         edgecolors=DARK, linewidths=0.6, zorder=4)  # fmt: skip
+            axis.set_title(title)
+            axis.set_xlabel("time scale α  (faster →)")
+            axis.set_yscale("log")
+            axis.yaxis.set_major_formatter(ScalarFormatter())
+            if limit is not None:
+                axis.axhline(limit, color=RED, ls=(0, (4, 2)), lw=1.2)
+        _finish_ats(axes, [*flown, error_threshold, *joined(records, panels[0][1]),
+                           *joined(records, panels[1][1])])  # fmt: skip
+        for axis, (_, _, limit, name) in zip(axes, panels, strict=True):
+            if limit is not None:
+                label_line(axis, limit, f"{name} {limit:g} m", left=True)
+        axes[0].set_ylabel("peak tracking error [m]")
+        mark: dict[str, Any] = {"color": "#CCCCCC", "mec": DARK, "mew": 0.7, "ls": ""}
+        handles = [
+            Line2D([], [], color=GREY, marker=".", ms=4, lw=1.1, label="predicted"),
+            Line2D([], [], marker="D", ms=5.5, label="chosen next", **mark),
+            Line2D([], [], marker="*", ms=8, label="flown", **mark),
+        ]
+        figure.legend(handles=handles, loc="outside upper right", ncols=3)
+        bar = figure.colorbar(
+            ScalarMappable(norm, colours), ax=list(axes), pad=0.02, aspect=28,
+            ticks=MaxNLocator(integer=True),
+        )  # fmt: skip
+        bar.set_label("iteration")
+        bar.outline.set_visible(False)  # type: ignore[operator]
+        return path
+
+
+def _finish_ats(axes: Sequence[Axes], errors: Sequence[float]) -> None:
+    seen = [error for error in errors if np.isfinite(error) and error > 0.0]
+    low, high = max(min(seen) / 1.3, 0.005), min(max(seen) * 1.3, 6.0)
+    axes[0].set_ylim(low, high)
+    steps = np.array([0.01, 0.02, 0.03, 0.05, 0.1, 0.2, 0.3, 0.5, 1.0, 2.0, 3.0, 5.0])
+    axes[0].set_yticks(steps[(steps >= low) & (steps <= high)])
+    axes[0].yaxis.set_minor_locator(NullLocator())
+    axes[0].invert_xaxis()
+
+
+def _track(rollout: Rollout) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
+    """Position [T, 3] and speed [T] while it flew, and the whole reference."""
+    valid = np.asarray(rollout.valid)
+    flying = valid & ~np.asarray(rollout.crashed)
+    position = np.asarray(rollout.truth.position, float)[flying]
+    speed = np.linalg.norm(np.asarray(rollout.truth.velocity, float)[flying], axis=-1)
+    reference = np.asarray(rollout.reference.position, float)[valid]
+    good = np.isfinite(position).all(axis=-1) & np.isfinite(speed)
+    if not good.any():  # it never flew: nothing but its start
+        return reference[:1], np.zeros(1), reference
+    return position[good], speed[good], reference

@@ -1,0 +1,211 @@
+"""The verified ATS: what it may never do, and what binds it in constructed cases."""
+
+from __future__ import annotations
+
+import jax
+import jax.numpy as jnp
+import numpy as np
+import pytest
+from hypothesis import assume, given, settings
+from hypothesis import strategies as st
+
+from lafr_mjx.learner import ats_verified as ats
+from lafr_mjx.learner.ats_verified import CANDIDATES, MAX_TRUST, MIN_TRUST, AtsSettings, AtsState
+from lafr_mjx.learner.verify import Prediction
+
+LIMITS = AtsSettings()
+propose = jax.jit(ats.propose)
+candidates = jax.jit(ats.candidates)
+acceptable = jax.jit(ats.acceptable)
+choose = jax.jit(ats.choose)
+
+errors = st.floats(0.0, 3.0)
+scales = st.floats(0.15, 2.0)
+states = st.builds(
+    AtsState,
+    time_scale=scales,
+    predicted=st.one_of(st.just(float("nan")), st.floats(0.0, 1.0)),
+    inflation=st.floats(1.0, 4.0),
+    trust=st.floats(MIN_TRUST, MAX_TRUST),
+    floor=st.floats(0.0, 1.9),
+)
+rows = st.lists(st.floats(0.0, 0.4), min_size=CANDIDATES, max_size=CANDIDATES)
+check = settings(max_examples=150, deadline=None)
+
+
+def on_device(tree):
+    return jax.tree.map(lambda leaf: jnp.asarray(leaf, jnp.float32), tree)
+
+
+def predicted(time_scale, nominal, stressed=None, saturation=0.0):
+    time_scale = np.asarray(time_scale, np.float32)
+    nominal = np.broadcast_to(np.asarray(nominal, np.float32), time_scale.shape)
+    stressed = nominal if stressed is None else stressed
+    spread = [np.broadcast_to(np.float32(x), time_scale.shape) for x in (stressed, saturation)]
+    return on_device(Prediction(time_scale, nominal, 0.0 * nominal, *spread))
+
+
+def decide(state, flown, nominal, stressed=None, saturation=0.0, here=0.05, old=0.05):
+    """A whole iteration with given predictions at the candidates and where it flew."""
+    memory, fastest = propose(on_device(state), jnp.float32(flown), LIMITS)
+    tried = candidates(memory, fastest, LIMITS)
+    new = predicted(tried, nominal, stressed, saturation)
+    present = np.array([1.0, 1.15]) * float(state.time_scale)
+    new_here, old_here = predicted(present, here), predicted(present, old)
+    choice = choose(memory, jnp.float32(flown), fastest, new, new_here, old_here, LIMITS)
+    return memory, fastest, choice, tried
+
+
+def remembered(time_scale=0.6, predicted=0.1, inflation=1.0, trust=0.1, floor=0.0):
+    return AtsState(time_scale, predicted, inflation, trust, floor)
+
+
+@check
+@given(state=states, flown=errors)
+def test_proposals_keep_to_the_limits(state, flown):
+    memory, fastest = propose(on_device(state), jnp.float32(flown), LIMITS)
+    fastest, floor = float(fastest), float(memory.floor)
+    assert LIMITS.fastest - 1e-6 <= fastest <= LIMITS.slowest + 1e-6
+    assert MIN_TRUST - 1e-6 <= memory.trust <= MAX_TRUST + 1e-6
+    assert memory.inflation >= 1.0 - 1e-6
+    assert fastest >= state.time_scale * (1.0 - float(memory.trust)) - 1e-5
+    first = np.isnan(state.predicted)
+    if not (first and flown > LIMITS.error_threshold):
+        assert fastest >= min(floor, LIMITS.slowest) - 1e-5
+    if flown > LIMITS.error_threshold + 1e-6 and not first:
+        assert fastest >= min(1.05 * state.time_scale, LIMITS.slowest) - 1e-5
+        assert floor >= 1.03 * state.time_scale
+    if flown > LIMITS.error_threshold + 1e-6 and first:
+        assert fastest == pytest.approx(state.time_scale, rel=1e-6)
+
+
+@check
+@given(state=states, flown=errors, nominal=rows, stressed=rows, saturation=st.floats(0.0, 0.5))
+def test_choices_keep_to_the_limits(state, flown, nominal, stressed, saturation):
+    assume(state.floor < state.time_scale)  # the floor is below what is flown
+    memory, fastest, choice, tried = decide(state, flown, nominal, stressed, saturation)
+    chosen = float(choice.state.time_scale)
+    first = np.isnan(state.predicted)
+    assert choice.bound_by in range(len(ats.BOUND_NAMES))
+    assert np.isfinite(choice.state.predicted)
+    assert chosen >= LIMITS.fastest - 1e-6
+    assert chosen >= state.time_scale * (1.0 - float(memory.trust)) - 1e-5
+    # Staying where it flew is allowed; anything faster must be a candidate.
+    assert chosen >= min(state.time_scale, float(fastest)) - 1e-5
+    if chosen < state.time_scale * 0.999:
+        assert chosen >= float(memory.floor) - 1e-5
+        assert bool(choice.use_new_policy)
+    if flown > LIMITS.error_threshold + 1e-6 and not first:
+        assert chosen > 1.02 * state.time_scale or chosen >= LIMITS.slowest - 1e-5
+        assert choice.bound_by == ats.BARRIER
+    good = np.asarray(acceptable(predicted(tried, nominal, stressed, saturation), memory, LIMITS))
+    if chosen < state.time_scale * 0.98:
+        index = int(np.argmin(np.abs(np.asarray(tried) - chosen)))
+        assert good[index]
+        assert not good[:index].any()
+
+
+@check
+@given(state=states, nominal=rows, stressed=rows)
+def test_accepted_only_with_the_slower_neighbour(state, nominal, stressed):
+    tried = np.linspace(0.4, 0.6, CANDIDATES)
+    given_state = on_device(state)
+    good = np.asarray(acceptable(predicted(tried, nominal, stressed), given_state, LIMITS))
+    rho = state.inflation
+    alone = (rho * np.array(nominal) < LIMITS.nominal_limit) & (
+        rho * np.array(stressed) < LIMITS.error_threshold
+    )
+    edge = np.abs(rho * np.array(nominal) - LIMITS.nominal_limit) < 1e-5
+    edge |= np.abs(rho * np.array(stressed) - LIMITS.error_threshold) < 1e-5
+    assume(not edge.any())
+    np.testing.assert_array_equal(good[:-1], alone[:-1] & alone[1:])
+    assert good[-1] == alone[-1]
+
+
+@check
+@given(state=states, flown=errors)
+def test_candidates_become_slower_and_reach_beyond_the_present(state, flown):
+    memory, fastest = propose(on_device(state), jnp.float32(flown), LIMITS)
+    tried = np.asarray(candidates(memory, fastest, LIMITS))
+    assert tried[0] == pytest.approx(float(fastest), rel=1e-5)
+    assert np.all(np.diff(tried) > 0.0)
+    assert tried[-1] >= 1.01 * min(state.time_scale, LIMITS.slowest)
+
+
+def test_speeds_up_by_the_trust_region_when_all_is_well():
+    memory, fastest, choice, _ = decide(remembered(), 0.1, 0.05)
+    assert float(choice.state.time_scale) == pytest.approx(float(fastest), rel=1e-6)
+    assert float(fastest) == pytest.approx(0.6 * (1.0 - float(memory.trust)), rel=1e-5)
+    assert choice.bound_by == ats.TRUST_REGION
+    assert bool(choice.use_new_policy)
+    assert float(choice.state.predicted) == pytest.approx(0.05)
+
+
+def test_speed_binds_at_the_fastest():
+    _, _, choice, _ = decide(remembered(time_scale=0.16), 0.1, 0.05)
+    assert float(choice.state.time_scale) == pytest.approx(LIMITS.fastest, rel=1e-5)
+    assert choice.bound_by == ats.SPEED
+
+
+def test_verification_binds_where_the_model_doubts():
+    nominal = np.where(np.arange(CANDIDATES) < 3, 0.5, 0.05)
+    _, _, choice, tried = decide(remembered(trust=0.14), 0.25, nominal)
+    assert float(choice.state.time_scale) == pytest.approx(float(tried[3]), rel=1e-5)
+    assert choice.bound_by == ats.VERIFICATION
+
+
+def test_a_lone_gap_in_the_doubt_is_not_used():
+    nominal = np.where(np.arange(CANDIDATES) == 1, 0.05, 0.5)
+    nominal[4:] = 0.05
+    _, _, choice, tried = decide(remembered(trust=0.14), 0.25, nominal)
+    assert float(choice.state.time_scale) == pytest.approx(float(tried[4]), rel=1e-5)
+
+
+def test_saturation_binds():
+    _, _, choice, _ = decide(remembered(), 0.1, 0.05, saturation=0.6)
+    assert choice.bound_by == ats.SETTLED  # flew well, so it stays
+    _, _, choice, _ = decide(remembered(), 0.3, 0.05, saturation=0.6)
+    assert choice.bound_by == ats.SATURATION
+    assert float(choice.state.time_scale) > 0.6
+
+
+def test_violation_slows_down():
+    _, _, choice, _ = decide(remembered(), 0.5, 0.05)
+    assert choice.bound_by == ats.BARRIER
+    assert float(choice.state.time_scale) > 0.6 * 1.03
+    assert float(choice.state.floor) == pytest.approx(0.6 * 1.04, rel=1e-5)
+
+
+def test_stays_when_it_flew_well_and_nothing_verifies():
+    _, _, choice, _ = decide(remembered(), 0.1, 1.0, here=0.1, old=0.09)
+    assert float(choice.state.time_scale) == pytest.approx(0.6)
+    assert choice.bound_by == ats.SETTLED
+    assert not bool(choice.use_new_policy)
+    assert float(choice.state.predicted) == pytest.approx(0.09)
+    assert float(choice.state.trust) < 0.1
+    # The new policy is taken at the same speed if it is the better of the two there.
+    _, _, choice, _ = decide(remembered(), 0.1, 1.0, here=0.08, old=0.09)
+    assert float(choice.state.time_scale) == pytest.approx(0.6)
+    assert bool(choice.use_new_policy)
+    assert float(choice.state.predicted) == pytest.approx(0.08)
+
+
+def test_slows_down_when_it_flew_badly_and_nothing_verifies():
+    _, _, choice, _ = decide(remembered(), 0.3, 1.0, here=0.95, old=0.9)
+    assert float(choice.state.time_scale) == pytest.approx(0.69, rel=1e-4)
+    assert choice.bound_by == ats.VERIFICATION
+    assert not bool(choice.use_new_policy)  # the old one is the better of the two
+
+
+def test_record_of_the_predictions_inflates_them():
+    memory, _ = propose(on_device(remembered(predicted=0.08)), jnp.float32(0.18), LIMITS)
+    assert float(memory.inflation) == pytest.approx(2.0, rel=1e-5)
+    memory, _ = propose(on_device(remembered(inflation=2.0)), jnp.float32(0.05), LIMITS)
+    assert float(memory.inflation) == pytest.approx(0.6 * 2.0 + 0.4, rel=1e-5)
+
+
+def test_first_flight_says_nothing_about_the_model():
+    memory, fastest = propose(ats.initial(1.0), jnp.float32(1.5), LIMITS)
+    assert float(memory.inflation) == 1.0
+    assert float(memory.floor) == 0.0
+    assert float(fastest) == 1.0

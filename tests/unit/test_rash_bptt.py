@@ -1,0 +1,184 @@
+"""Policy learning on the hybrid model: starts, gradients, progress, repeatability."""
+
+from __future__ import annotations
+
+from functools import partial
+
+import jax
+import jax.numpy as jnp
+import numpy as np
+import pytest
+
+from lafr_mjx import so3
+from lafr_mjx.control.policy import create_policy
+from lafr_mjx.learner import rash_bptt
+from lafr_mjx.learner.believed import StressScale
+from lafr_mjx.learner.rash_bptt import Anchors, TrainSettings
+from lafr_mjx.model import residual
+from lafr_mjx.model.residual import COMMANDS, HOVER, Switches
+from lafr_mjx.model.state import ModelState
+from lafr_mjx.reference import splines
+from lafr_mjx.reference.flatness import reference_state
+from lafr_mjx.types import CommandLimits
+
+MEMBERS, BATCH, HORIZON, STEPS = 2, 8, 12, 40
+LIMITS = CommandLimits(np.array([0.0, -6, -6, -6]), np.array([25.0, 6, 6, 6]))
+RNG = np.random.default_rng(0)
+
+
+def floats(tree):
+    return jax.tree.map(lambda leaf: jnp.asarray(leaf, jnp.float32), tree)
+
+
+PATH = floats(
+    splines.from_harmonics([0, 0, 1.0], [[1.5, 0, 0]], [[0, 1.5, 0]], 6.0, segments=8)
+)
+SWITCHES = floats(Switches())
+POLICY = floats(create_policy(RNG, LIMITS, hidden=16))
+ENSEMBLE = jax.tree.map(
+    lambda *leaves: jnp.stack(leaves), *[floats(residual.create(RNG, 8)) for _ in range(MEMBERS)]
+)
+KEY = jax.random.key(4)
+
+
+def make_anchors(count=6, unusable=()):
+    """Far from the path, so that they can be told from it; NaN where they are not usable."""
+    state = ModelState(
+        np.array([100.0, 0.0, 0.0]) + np.arange(count)[:, None] * np.ones(3),
+        RNG.normal(0.0, 1.0, (count, 3)),
+        so3.exp(RNG.normal(0.0, 0.2, (count, 3))),
+    )
+    commands = HOVER + RNG.normal(0.0, 1.0, (count, COMMANDS + 1, 4))
+    anchors = floats(Anchors(state, commands, np.linspace(0.0, 5.0, count), np.ones(count)))
+    usable = ~np.isin(np.arange(count), unusable)
+
+    def spoil(leaf):
+        return leaf.at[np.array(unusable, int)].set(jnp.nan)
+
+    spoiled = jax.tree.map(spoil, anchors) if unusable else anchors
+    return spoiled._replace(usable=jnp.asarray(usable))
+
+
+def make_settings(**changes):
+    calm = {"position_spread": 0.0, "velocity_spread": 0.0, "tilt_spread": 0.0}
+    given = {"learning_rate": 3e-3, "fastest": 0.9, "slowest": 1.1}
+    return floats(TrainSettings(**(given | calm | changes)))
+
+
+@pytest.fixture(scope="module")
+def flights():
+    function = jax.jit(
+        partial(rash_bptt._flights, members=MEMBERS, each=16, horizon=HORIZON),
+    )
+    return lambda anchors, **changes: function(PATH, anchors, make_settings(**changes), KEY)
+
+
+@pytest.fixture(scope="module")
+def train():
+    sizes = {"steps": STEPS, "batch": BATCH, "horizon": HORIZON}
+    return lambda anchors, key=KEY, **changes: rash_bptt.train(
+        POLICY, ENSEMBLE, SWITCHES, PATH, anchors, make_settings(**changes), key, **sizes
+    )
+
+
+def test_anchored_flights_start_where_the_drone_was(flights):
+    anchors = make_anchors(unusable=(1, 4))
+    start, references, _, _ = flights(anchors, anchored_share=1.0)
+    position = np.asarray(start.state.position).reshape(-1, 3)
+    index = np.round(position[:, 0] - 100.0).astype(int)
+    assert set(index) <= {0, 2, 3, 5}
+    assert len(set(index)) > 1
+    np.testing.assert_array_equal(position, np.asarray(anchors.state.position)[index])
+    commands = np.asarray(start.commands).reshape(-1, COMMANDS + 1, 4)
+    np.testing.assert_array_equal(commands, np.asarray(anchors.commands)[index])
+    # The reference starts at the anchor's phase, [members, horizon, flights, previews].
+    asked = np.asarray(references.position)[:, 0, :, 0].reshape(-1, 3)
+    expected = reference_state(PATH, anchors.phase[index]).position
+    np.testing.assert_allclose(asked, expected, atol=1e-4)
+
+
+@pytest.mark.parametrize("nothing_usable", [False, True])
+def test_other_flights_start_at_the_reference(flights, nothing_usable):
+    anchors = make_anchors(unusable=range(6) if nothing_usable else ())
+    start, references, _, _ = flights(anchors, anchored_share=1.0 if nothing_usable else 0.0)
+    for mine, asked in (
+        (start.state.position, references.position),
+        (start.state.velocity, references.velocity),
+        (start.state.rotation, references.rotation),
+    ):
+        np.testing.assert_allclose(mine, asked[:, 0, :, 0], atol=1e-4)
+    assert np.isfinite(start.commands).all()
+
+
+def test_half_of_the_flights_are_anchored(flights):
+    start, _, _, _ = flights(make_anchors(), anchored_share=0.5)
+    share = np.mean(np.asarray(start.state.position)[..., 0] > 50.0)
+    assert 0.2 < share < 0.8
+
+
+def test_time_scales_are_drawn_between_the_two(flights):
+    _, references, _, _ = flights(make_anchors(), anchored_share=0.0, fastest=0.5, slowest=2.0)
+    speed = np.linalg.norm(np.asarray(references.velocity)[:, 0, :, 0], axis=-1)
+    natural = 1.5 * 2.0 * np.pi / 6.0
+    assert natural / 2.0 * 0.98 < speed.min() < speed.max() < natural / 0.5 * 1.02
+    assert speed.max() > 1.5 * speed.min()
+
+
+def test_training_lowers_the_cost(train):
+    trained, costs = train(rash_bptt.no_anchors(6), position_spread=0.1, velocity_spread=0.3)
+    costs = np.asarray(costs)
+    assert np.isfinite(costs).all()
+    assert costs[-8:].mean() < 0.9 * costs[:8].mean(), (costs[:8].mean(), costs[-8:].mean())
+    np.testing.assert_array_equal(trained.limits.high, POLICY.limits.high)
+
+
+def test_same_key_same_policy(train):
+    one, costs = train(rash_bptt.no_anchors(6))
+    again, _ = train(rash_bptt.no_anchors(6))
+    jax.tree.map(np.testing.assert_array_equal, one, again)
+    _, other = train(rash_bptt.no_anchors(6), key=jax.random.key(5))
+    assert not np.array_equal(costs, other)
+
+
+def test_anchors_that_are_not_usable_do_not_matter(train):
+    near = make_anchors()
+    near = near._replace(state=near.state._replace(position=near.state.position - 100.0))
+    usable = jnp.array([True, False, True, True, False, True])
+
+    def spoil(leaf):
+        return leaf.at[jnp.array([1, 4])].set(jnp.nan)
+
+    spoiled = jax.tree.map(spoil, near._replace(usable=jnp.ones(6)))._replace(usable=usable)
+    one, _ = train(near._replace(usable=usable))
+    other, costs = train(spoiled)
+    assert np.isfinite(costs).all()
+    jax.tree.map(np.testing.assert_array_equal, one, other)
+
+
+def test_gradient_against_differences():
+    """In double precision; the flights are drawn in single precision before."""
+    settings = make_settings(position_spread=0.1, stress=StressScale())
+    start, references, stress, noise = rash_bptt._flights(
+        PATH, rash_bptt.no_anchors(6), settings, KEY, MEMBERS, 2, 6
+    )
+    with jax.enable_x64():
+
+        def double(tree):
+            return jax.tree.map(lambda leaf: jnp.asarray(np.asarray(leaf), jnp.float64), tree)
+
+        policy = double(POLICY)
+        given = double((ENSEMBLE, SWITCHES, settings, start, references, stress, noise))
+
+        def cost(delta):
+            layers = list(policy.layers)
+            layers[1] = layers[1]._replace(weight=layers[1].weight.at[3, 5].add(delta[0]))
+            layers[2] = layers[2]._replace(bias=layers[2].bias.at[1].add(delta[1]))
+            return rash_bptt._mean_cost(policy._replace(layers=tuple(layers)), *given)
+
+        value = jax.jit(cost)
+        found = np.asarray(jax.jit(jax.grad(cost))(jnp.zeros(2)))
+        step = 1e-4
+        moves = step * np.eye(2)
+        slopes = np.array([float(value(m)) - float(value(-m)) for m in moves]) / (2.0 * step)
+    assert np.abs(found).min() > 0.0
+    np.testing.assert_allclose(found, slopes, rtol=1e-3)

@@ -1,0 +1,93 @@
+"""Predictions of whole flights."""
+
+from __future__ import annotations
+
+from functools import partial
+
+import jax
+import jax.numpy as jnp
+import numpy as np
+import pytest
+
+from lafr_mjx import mlp
+from lafr_mjx.control.observation import SIZE
+from lafr_mjx.control.policy import Policy
+from lafr_mjx.learner import verify
+from lafr_mjx.learner.believed import StressScale
+from lafr_mjx.model import residual
+from lafr_mjx.model.residual import Switches
+from lafr_mjx.reference import splines
+from lafr_mjx.types import CommandLimits
+
+LIMITS = CommandLimits(
+    np.array([0.0, -6, -6, -6], np.float32), np.array([25.0, 6, 6, 6], np.float32)
+)
+RNG = np.random.default_rng(0)
+
+
+def floats(tree):
+    return jax.tree.map(lambda leaf: jnp.asarray(leaf, jnp.float32), tree)
+
+
+NOMINAL = floats(Switches(acceleration=0.0, rates=0.0))
+MEMBER = floats(residual.create(RNG, hidden=8))
+ENSEMBLE = jax.tree.map(lambda leaf: jnp.stack([leaf, leaf]), MEMBER)
+HOVERING = floats(Policy(mlp.create(RNG, (SIZE, 8, 8, 4), last_scale=0.0), LIMITS))
+
+
+def circle(radius):
+    zero = np.zeros((1, 3))
+    sine, cosine = zero.copy(), zero.copy()
+    sine[0, 0], cosine[0, 1] = radius, radius
+    return floats(splines.from_harmonics([0, 0, 1.0], sine, cosine, 4.0))
+
+
+QUIET = floats(StressScale(0.0, 0.0, 0.0, 0.0, 0.0))
+SCALES = jnp.array([1.0, 1.5])
+
+
+@pytest.fixture(scope="module")
+def predict():
+    function = jax.jit(partial(verify.predict, ticks=60))
+    return lambda policy, ensemble, path, scale=QUIET: function(
+        policy, ensemble, NOMINAL, path, SCALES, jnp.float32(0.2), scale, jax.random.key(0)
+    )
+
+
+def test_hover_on_a_point_has_no_error(predict):
+    found = predict(HOVERING, ENSEMBLE, circle(1e-6))
+    np.testing.assert_array_equal(found.time_scale, SCALES)
+    for field in (found.nominal_error, found.disagreement, found.stressed_error):
+        np.testing.assert_allclose(field, 0.0, atol=1e-4)
+    np.testing.assert_array_equal(found.saturation, 0.0)
+
+
+def test_hover_on_a_circle_is_left_behind_more_at_speed(predict):
+    found = predict(HOVERING, ENSEMBLE, circle(1.0))
+    assert found.nominal_error[0] > found.nominal_error[1] > 0.2
+    assert found.nominal_error[0] < 2.0 + 1e-3
+    np.testing.assert_allclose(found.stressed_error, found.nominal_error, rtol=1e-5)
+
+
+def test_stress_makes_it_worse(predict):
+    found = predict(HOVERING, ENSEMBLE, circle(1e-6), floats(StressScale()))
+    np.testing.assert_allclose(found.nominal_error, 0.0, atol=1e-4)
+    assert np.all(found.stressed_error > 0.1)
+
+
+def test_not_a_number_is_ten_metres(predict):
+    broken = HOVERING._replace(
+        layers=(*HOVERING.layers[:-1], HOVERING.layers[-1]._replace(bias=jnp.full(4, jnp.nan)))
+    )
+    found = predict(broken, ENSEMBLE, circle(1.0))
+    np.testing.assert_array_equal(found.nominal_error, 10.0)
+    np.testing.assert_array_equal(found.stressed_error, 10.0)
+
+
+def test_far_away_is_ten_metres_at_most(predict):
+    climbing = HOVERING._replace(
+        layers=(*HOVERING.layers[:-1], HOVERING.layers[-1]._replace(bias=jnp.full(4, 50.0)))
+    )
+    found = predict(climbing, ENSEMBLE, circle(1.0))
+    assert np.all(found.nominal_error <= 10.0)
+    np.testing.assert_allclose(found.saturation, 1.0, atol=1e-6)

@@ -1,7 +1,7 @@
 """Figures of a run, drawn from its folder.
 
 The records of the iterations carry, besides the figures of the flight itself (see
-`metrics.FlightMetrics`), `time_scale` and, where they are known, `predicted_error_m` (what was
+`metrics.FlightMetrics`), `time_scale` and, where they are known, `predicted_peak_error_m` (what was
 predicted for this flight before it was flown), `candidates`, `candidate_nominal_errors_m` and
 `candidate_stressed_errors_m` (what was verified after it, for the next). What is missing is
 left out of the figures.
@@ -118,7 +118,7 @@ def plot_progress(
         rmse = panel(axes[1, 0], "RMS tracking error [m]", "rmse_m")
         errors = axes[1, 1]
         peak = panel(errors, "peak tracking error [m]", "peak_error_m")
-        predicted = column(records, "predicted_error_m")
+        predicted = column(records, "predicted_peak_error_m")
         if np.isfinite(predicted).any():
             errors.plot(
                 number, predicted, "s--", color=ORANGE, mfc="white", lw=1.2, label="predicted"

@@ -24,7 +24,8 @@ SCALE = 0.8
 WINDOWS, H = 3, 10
 SETTINGS = PaperSettings(safe_weight=0.4, sharpness=12.0, threshold=0.3)
 SWITCHES = Switches(position=1.0, history=1.0)
-OFFSETS = np.asarray(PREVIEW_S)
+# Compile fast rather than well: these programs run for milliseconds.
+QUICK = {"xla_backend_optimization_level": 0, "xla_llvm_disable_expensive_passes": True}
 
 
 def floats(tree):
@@ -55,13 +56,13 @@ def setup():
 
 @pytest.fixture(scope="module")
 def potential_gradient():
-    return jax.jit(ats_paper.potential_gradient)
+    return jax.jit(ats_paper.potential_gradient, compiler_options=QUICK)
 
 
 @pytest.fixture(scope="module")
 def jacobians(setup):
     """A and B of the model and ∂u of the policy in minimal coordinates, by `jacfwd`."""
-    policy, member, switches, path, _ = setup
+    policy, member, switches, _, _ = setup
 
     def raised(state, move):
         return ModelState(
@@ -80,32 +81,36 @@ def jacobians(setup):
 
         return jax.jacfwd(local, (0, 1))(jnp.zeros(9), jnp.zeros((COMMANDS, 4)))
 
-    def control(state, commands, start_phase, elapsed, scale):
-        def local(move, history, scale):
-            moments = elapsed + jnp.asarray(PREVIEW_S)
-            rate = jnp.broadcast_to(1.0 / scale, moments.shape)
-            wanted = reference_state(path, start_phase + moments / scale, rate)
-            return act(policy, observe(*raised(state, move), wanted, history))
+    def control(state, commands, wanted, d_wanted):
+        def local(move, history, share):
+            references = jax.tree.map(lambda a, b: a + share * b, wanted, d_wanted)
+            return act(policy, observe(*raised(state, move), references, history))
 
-        return jax.jacfwd(local, (0, 1, 2))(jnp.zeros(9), commands[1 : HISTORY + 1], scale)
+        return jax.jacfwd(local, (0, 1, 2))(jnp.zeros(9), commands[1 : HISTORY + 1], 0.0)
 
-    @jax.jit
-    def both(state, commands, phase, elapsed):
-        start = phase - elapsed / SCALE
-        scale = jnp.float32(SCALE)
-        return jax.vmap(model)(state, commands), jax.vmap(control, (0, 0, 0, 0, None))(
-            state, commands, start, elapsed, scale
-        )
+    def both(state, commands, wanted, d_wanted):
+        return model(state, commands), control(state, commands, wanted, d_wanted)
 
-    return both
+    return jax.jit(jax.vmap(both), compiler_options=QUICK)
+
+
+def references_at(flown, scale):
+    """References [..., P] of a whole window at a time scale, in float64."""
+    start = flown.phase - flown.elapsed / SCALE
+    moments = flown.elapsed[..., None] + np.asarray(PREVIEW_S)
+    phase = start[..., None] + moments / scale
+    return reference_state(PATH, phase, np.full(phase.shape, 1.0 / scale))
 
 
 def counterfactual(setup, jacobians, window):
     """Sensitivity [H, 3] of the position, propagated with explicit matrices in float64."""
     flown = setup[4]
-    state = jax.tree.map(lambda leaf: leaf[window], flown.state)
-    given = (state, flown.commands[window], flown.phase[window], flown.elapsed[window])
-    (a, b), (pi_x, pi_h, pi_scale) = jax.tree.map(np.float64, jacobians(*given))
+    one = jax.tree.map(lambda leaf: np.asarray(leaf[window], np.float64), flown)
+    step = 1e-5
+    ends = references_at(one, SCALE + step), references_at(one, SCALE - step)
+    d_wanted = jax.tree.map(lambda a, b: (a - b) / (2.0 * step), *ends)
+    given = (one.state, one.commands, references_at(one, SCALE), d_wanted)
+    (a, b), (pi_x, pi_h, pi_scale) = jax.tree.map(np.float64, jacobians(*floats(given)))
     sensitivity, past = np.zeros(9), np.zeros((COMMANDS, 4))
     rows = []
     for k in range(H):
@@ -124,8 +129,7 @@ def test_gradient_is_that_of_the_linearised_counterfactual(setup, potential_grad
 
     def errors(scale):
         position = flown.state.position + slopes * (scale - SCALE)
-        start = flown.phase - flown.elapsed / SCALE
-        asked = reference_state(PATH, start + flown.elapsed / scale).position
+        asked = references_at(flown, scale).position[..., 0, :]
         return np.linalg.norm(position - asked, axis=-1)
 
     def value(scale):

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from functools import partial
+
 import jax
 import jax.numpy as jnp
 import numpy as np
@@ -14,6 +16,8 @@ from lafr_mjx.types import CONTROL_DT, GRAVITY
 
 COMMAND = np.array([13.0, 2.5, -3.0, 1.5])
 DRAG = np.array([0.6, 0.9, 0.4])
+# Compile fast rather than well: these programs run for milliseconds.
+QUICK = {"xla_backend_optimization_level": 0, "xla_llvm_disable_expensive_passes": True}
 
 
 def a_start(dtype=np.float64):
@@ -63,7 +67,7 @@ def test_convergence_is_of_fourth_order():
     with jax.enable_x64():
         command = jnp.asarray(COMMAND)
 
-        @jax.jit
+        @partial(jax.jit, compiler_options=QUICK)
         def fly(state, steps):
             def advance(_, states):
                 staged, held = states
@@ -106,7 +110,7 @@ def test_rotation_stays_a_rotation(double, steps, allowed):
         start = a_start(np.float64 if double else np.float32)
         command = jnp.asarray(COMMAND, start.position.dtype)
 
-        @jax.jit
+        @partial(jax.jit, compiler_options=QUICK)
         def fly(state, steps):
             def advance(_, state):
                 new = hybrid.step(state, command, smooth, CONTROL_DT)
@@ -174,13 +178,15 @@ def test_gradients_of_a_flight_against_differences():
 
             end = jax.lax.scan(advance, a_start(), None, length=12)[0]
             weights = jnp.arange(9.0).reshape(3, 3)
-            return jnp.sum(end.position**2) + end.velocity @ end.position + jnp.sum(
-                weights * end.rotation
+            return (
+                jnp.sum(end.position**2)
+                + end.velocity @ end.position
+                + jnp.sum(weights * end.rotation)
             )
 
-        value = jax.jit(distance)
         arguments = (jnp.asarray(COMMAND), jnp.array([0.1, -0.2, 0.3]))
-        gradients = jax.jit(jax.grad(distance, (0, 1)))(*arguments)
+        both = jax.jit(jax.value_and_grad(distance, (0, 1)), compiler_options=QUICK)
+        gradients = both(*arguments)[1]
         step = 1e-5
         for which, gradient in enumerate(gradients):
             for i in range(len(gradient)):
@@ -188,7 +194,6 @@ def test_gradients_of_a_flight_against_differences():
                 for sign in (1.0, -1.0):
                     moved = list(arguments)
                     moved[which] = moved[which].at[i].add(sign * step)
-                    ends.append(float(value(*moved)))
+                    ends.append(float(both(*moved)[0]))
                 slope = (ends[0] - ends[1]) / (2.0 * step)
                 assert float(gradient[i]) == pytest.approx(slope, rel=1e-5, abs=1e-7)
-

@@ -49,7 +49,7 @@ def record(time_scale, error=0.1, **more):
         "lap_time_s": 8.34 * time_scale,
         "rmse_m": 0.5 * error,
         "peak_error_m": error,
-        "predicted_error_m": 0.9 * error,
+        "predicted_peak_error_m": 0.9 * error,
         "crashed": False,
         "candidates": candidates,
         "candidate_nominal_errors_m": 0.05 / candidates,
@@ -84,11 +84,11 @@ def is_a_picture(path):
 
 
 def test_all_figures_of_a_run(tmp_path, figures):
-    scales = (1.0, 0.8, 0.6)
+    scales = (1.0, 0.92, 0.85)
     with RunFolder.create(tmp_path, {}) as folder:
         for i, scale in enumerate(scales):
             folder.save_rollout(i, flown(scale, rate=1.0 + i))
-            first = {"predicted_error_m": None} if i == 0 else {}
+            first = {"predicted_peak_error_m": None} if i == 0 else {}
             folder.append_iteration(record(scale, 0.1 + 0.05 * i, **first))
         made = make(folder)
     assert made == [tmp_path / "plots" / name for name in NAMES]
@@ -124,9 +124,10 @@ def test_all_figures_of_a_run(tmp_path, figures):
     assert nominal.xaxis_inverted() and nominal.get_yscale() == "log"
     chosen = [line for line in stressed.lines if line.get_marker() == "D"]
     at = [(float(line.get_xdata()[0]), float(line.get_ydata()[0])) for line in chosen]
-    assert [x for x, _ in at] == [0.8, 0.6]
+    assert [x for x, _ in at] == [0.92, 0.85]
+    assert [y for _, y in at] == pytest.approx([0.1 / 0.92, 0.1 / 0.85], rel=0.01)
     stars = np.asarray(stressed.collections[0].get_offsets())
-    assert stars == pytest.approx(np.array([[1.0, 0.1], [0.8, 0.15], [0.6, 0.2]]))
+    assert stars == pytest.approx(np.array([[1.0, 0.1], [0.92, 0.15], [0.85, 0.2]]))
 
 
 def test_a_tall_path_is_shown_side_by_side(tmp_path, figures):

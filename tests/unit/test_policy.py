@@ -44,9 +44,7 @@ def make_reference(rng, count=len(PREVIEW_S)):
 
 
 def make_sensed(rng):
-    state = State(
-        numbers(rng, 3), numbers(rng, 3), so3.exp(numbers(rng, 3)), numbers(rng, 3)
-    )
+    state = State(numbers(rng, 3), numbers(rng, 3), so3.exp(numbers(rng, 3)), numbers(rng, 3))
     return Sensed(state, np.float32(0.0), np.float32(0.0))
 
 

@@ -12,7 +12,6 @@ import pytest
 from lafr_mjx import so3
 from lafr_mjx.control.policy import create_policy
 from lafr_mjx.learner import rash_bptt
-from lafr_mjx.learner.believed import StressScale
 from lafr_mjx.learner.rash_bptt import Anchors, TrainSettings
 from lafr_mjx.model import residual
 from lafr_mjx.model.residual import COMMANDS, HOVER, Switches
@@ -30,15 +29,15 @@ def floats(tree):
     return jax.tree.map(lambda leaf: jnp.asarray(leaf, jnp.float32), tree)
 
 
-PATH = floats(
-    splines.from_harmonics([0, 0, 1.0], [[1.5, 0, 0]], [[0, 1.5, 0]], 6.0, segments=8)
-)
+PATH = floats(splines.from_harmonics([0, 0, 1.0], [[1.5, 0, 0]], [[0, 1.5, 0]], 6.0, segments=8))
 SWITCHES = floats(Switches())
 POLICY = floats(create_policy(RNG, LIMITS, hidden=16))
 ENSEMBLE = jax.tree.map(
     lambda *leaves: jnp.stack(leaves), *[floats(residual.create(RNG, 8)) for _ in range(MEMBERS)]
 )
 KEY = jax.random.key(4)
+# Compile fast rather than well: these programs run for milliseconds.
+QUICK = {"xla_backend_optimization_level": 0, "xla_llvm_disable_expensive_passes": True}
 
 
 def make_anchors(count=6, unusable=()):
@@ -69,15 +68,18 @@ def make_settings(**changes):
 def flights():
     function = jax.jit(
         partial(rash_bptt._flights, members=MEMBERS, each=16, horizon=HORIZON),
+        compiler_options=QUICK,
     )
     return lambda anchors, **changes: function(PATH, anchors, make_settings(**changes), KEY)
 
 
 @pytest.fixture(scope="module")
 def train():
-    sizes = {"steps": STEPS, "batch": BATCH, "horizon": HORIZON}
-    return lambda anchors, key=KEY, **changes: rash_bptt.train(
-        POLICY, ENSEMBLE, SWITCHES, PATH, anchors, make_settings(**changes), key, **sizes
+    function = jax.jit(
+        partial(rash_bptt.train, steps=STEPS, batch=BATCH, horizon=HORIZON), compiler_options=QUICK
+    )
+    return lambda anchors, key=KEY, **changes: function(
+        POLICY, ENSEMBLE, SWITCHES, PATH, anchors, make_settings(**changes), key
     )
 
 
@@ -125,10 +127,15 @@ def test_time_scales_are_drawn_between_the_two(flights):
 
 
 def test_training_lowers_the_cost(train):
-    trained, costs = train(rash_bptt.no_anchors(6), position_spread=0.1, velocity_spread=0.3)
-    costs = np.asarray(costs)
+    """Against the same flights without learning."""
+    spread = {"position_spread": 0.1, "velocity_spread": 0.3}
+    trained, costs = train(rash_bptt.no_anchors(6), learning_rate=1e-2, **spread)
+    untrained, without = train(rash_bptt.no_anchors(6), learning_rate=0.0, **spread)
+    jax.tree.map(np.testing.assert_array_equal, untrained, POLICY)
     assert np.isfinite(costs).all()
-    assert costs[-8:].mean() < 0.9 * costs[:8].mean(), (costs[:8].mean(), costs[-8:].mean())
+    assert costs[0] == pytest.approx(float(without[0]), rel=1e-5)
+    ratio = float(np.mean(costs[-10:]) / np.mean(without[-10:]))
+    assert ratio < 0.9, ratio
     np.testing.assert_array_equal(trained.limits.high, POLICY.limits.high)
 
 
@@ -155,30 +162,30 @@ def test_anchors_that_are_not_usable_do_not_matter(train):
     jax.tree.map(np.testing.assert_array_equal, one, other)
 
 
-def test_gradient_against_differences():
+def test_gradient_against_differences(flights):
     """In double precision; the flights are drawn in single precision before."""
-    settings = make_settings(position_spread=0.1, stress=StressScale())
-    start, references, stress, noise = rash_bptt._flights(
-        PATH, rash_bptt.no_anchors(6), settings, KEY, MEMBERS, 2, 6
-    )
+    drawn = flights(make_anchors(), anchored_share=0.0, position_spread=0.1)
+    settings = make_settings()
     with jax.enable_x64():
 
         def double(tree):
             return jax.tree.map(lambda leaf: jnp.asarray(np.asarray(leaf), jnp.float64), tree)
 
         policy = double(POLICY)
-        given = double((ENSEMBLE, SWITCHES, settings, start, references, stress, noise))
+        model = double((ENSEMBLE, SWITCHES))
+        drawn = double(drawn)
 
         def cost(delta):
             layers = list(policy.layers)
             layers[1] = layers[1]._replace(weight=layers[1].weight.at[3, 5].add(delta[0]))
             layers[2] = layers[2]._replace(bias=layers[2].bias.at[1].add(delta[1]))
-            return rash_bptt._mean_cost(policy._replace(layers=tuple(layers)), *given)
+            candidate = policy._replace(layers=tuple(layers))
+            return rash_bptt._mean_cost(candidate, *model, settings, *drawn)
 
-        value = jax.jit(cost)
-        found = np.asarray(jax.jit(jax.grad(cost))(jnp.zeros(2)))
+        both = jax.jit(jax.value_and_grad(cost), compiler_options=QUICK)
+        found = np.asarray(both(jnp.zeros(2))[1])
         step = 1e-4
         moves = step * np.eye(2)
-        slopes = np.array([float(value(m)) - float(value(-m)) for m in moves]) / (2.0 * step)
+        slopes = np.array([float(both(m)[0] - both(-m)[0]) for m in moves]) / (2.0 * step)
     assert np.abs(found).min() > 0.0
     np.testing.assert_allclose(found, slopes, rtol=1e-3)

@@ -23,6 +23,8 @@ LIMITS = CommandLimits(
     np.array([0.0, -6, -6, -6], np.float32), np.array([25.0, 6, 6, 6], np.float32)
 )
 RNG = np.random.default_rng(0)
+# Compile fast rather than well: these programs run for milliseconds.
+QUICK = {"xla_backend_optimization_level": 0, "xla_llvm_disable_expensive_passes": True}
 
 
 def floats(tree):
@@ -48,7 +50,7 @@ SCALES = jnp.array([1.0, 1.5])
 
 @pytest.fixture(scope="module")
 def predict():
-    function = jax.jit(partial(verify.predict, ticks=60))
+    function = jax.jit(partial(verify.predict, ticks=60), compiler_options=QUICK)
     return lambda policy, ensemble, path, scale=QUIET: function(
         policy, ensemble, NOMINAL, path, SCALES, jnp.float32(0.2), scale, jax.random.key(0)
     )

@@ -29,8 +29,8 @@ if TYPE_CHECKING:
     from lafr_mjx.tasks import Fan
     from lafr_mjx.types import Rollout
 
-_TICKS_QUANTUM = 100
-"""Flights are padded to a multiple of 2 s, so that few programs are compiled."""
+_TICKS_QUANTUM = 250
+"""Flights are padded to a multiple of 5 s, so that few programs are compiled."""
 
 
 @struct.dataclass

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from functools import partial
+
 import jax
 import jax.numpy as jnp
 import numpy as np
@@ -12,7 +14,7 @@ from lafr_mjx.control.observation import PREVIEW_S, SIZE
 from lafr_mjx.control.policy import Policy
 from lafr_mjx.learner import believed
 from lafr_mjx.learner.believed import Flying, Stress, StressScale
-from lafr_mjx.model import residual
+from lafr_mjx.model import fit, residual
 from lafr_mjx.model.residual import COMMANDS, HOVER, Switches
 from lafr_mjx.model.state import ModelState
 from lafr_mjx.types import GRAVITY, CommandLimits, Reference
@@ -34,7 +36,15 @@ MEMBER = floats(residual.create(RNG, hidden=16))
 HOVERING = floats(Policy(mlp.create(RNG, (SIZE, 8, 8, 4), last_scale=0.0), LIMITS))
 ACTING = floats(Policy(mlp.create(RNG, (SIZE, 8, 8, 4), last_scale=2.0), LIMITS))
 
-tick = jax.jit(believed.tick)
+# Compile fast rather than well: these programs run for milliseconds.
+QUICK = {"xla_backend_optimization_level": 0, "xla_llvm_disable_expensive_passes": True}
+
+tick = jax.jit(believed.tick, compiler_options=QUICK)
+
+
+@partial(jax.jit, compiler_options=QUICK)
+def model_step(state, window):
+    return fit.one_step(MEMBER, SWITCHES, state, window)
 
 
 def still(count=N):
@@ -94,11 +104,7 @@ def test_extra_delay_of_one_is_a_shift_by_one_tick(late):
     stress = Stress.none((N,))._replace(extra_delay=jnp.full(N, late))
     new, command = tick(MEMBER, SWITCHES, ACTING, flying, wanted, stress, QUIET)
     past = jnp.concatenate([command[:, None], flying.commands], axis=1)
-    window = past[:, int(late) : int(late) + COMMANDS]
-    weights = residual.lag_weights(MEMBER, SWITCHES)
-    effective = residual.effective_command(weights, window)
-    extra = residual.evaluate(MEMBER, SWITCHES, flying.state, effective, window)
-    expected = believed.hybrid.held_step(flying.state, effective, extra, believed.CONTROL_DT)
+    expected = model_step(flying.state, past[:, int(late) : int(late) + COMMANDS])
     for one, two in zip(new.state, expected, strict=True):
         np.testing.assert_allclose(one, two, atol=1e-5)
 
@@ -124,7 +130,8 @@ def test_noise_changes_what_is_seen_not_where_it_is():
 
 
 def test_drawn_stress_has_the_spread_it_was_given():
-    drawn = believed.draw_stress(jax.random.key(0), StressScale(), 4000)
+    draw = jax.jit(partial(believed.draw_stress, count=4000), compiler_options=QUICK)
+    drawn = draw(jax.random.key(0), StressScale())
     assert np.std(drawn.bias) == pytest.approx(0.5, rel=0.05)
     assert np.std(drawn.thrust_gain) == pytest.approx(0.04, rel=0.1)
     assert 0.0 <= np.min(drawn.extra_delay) < np.max(drawn.extra_delay) <= 1.0

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from functools import partial
+from typing import Any
 
 import jax
 import jax.numpy as jnp
@@ -20,7 +21,7 @@ DRAG = np.array([0.6, 0.9, 0.4])
 QUICK = {"xla_backend_optimization_level": 0, "xla_llvm_disable_expensive_passes": True}
 
 
-def a_start(dtype=np.float64):
+def a_start(dtype: Any = np.float64):
     start = ModelState(
         np.array([0.3, -0.2, 1.0]), np.array([1.5, -2.0, 0.7]), so3.exp(np.array([0.4, -0.3, 0.8]))
     )
@@ -134,9 +135,13 @@ def test_held_step_equals_step_with_hold():
     )
     state = jax.tree.map(lambda leaf: jnp.asarray(leaf, jnp.float32), state)
     command = jnp.asarray(np.array([9.81, 0, 0, 0]) + rng.normal(0.0, 4.0, (count, 4)), jnp.float32)
-    extra = smooth(state)
-    staged = jax.jit(lambda s, c: hybrid.step(s, c, smooth, CONTROL_DT, hold=True))(state, command)
-    held = jax.jit(lambda s, c, e: hybrid.held_step(s, c, e, CONTROL_DT))(state, command, extra)
+
+    @partial(jax.jit, compiler_options=QUICK)
+    def both(state, command):
+        staged = hybrid.step(state, command, smooth, CONTROL_DT, hold=True)
+        return staged, hybrid.held_step(state, command, smooth(state), CONTROL_DT)
+
+    staged, held = both(state, command)
     for one, other in zip(staged, held, strict=True):
         np.testing.assert_allclose(one, other, atol=2e-5)
 

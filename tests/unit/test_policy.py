@@ -39,13 +39,14 @@ def numbers(rng, *shape):
 
 def make_reference(rng, count=len(PREVIEW_S)):
     rotation = so3.exp(numbers(rng, count, 3))
-    vectors = [numbers(rng, count, 3) for _ in range(4)]
-    return Reference(*vectors, rotation, numbers(rng, count, 3), numbers(rng, count))
+    position, velocity, acceleration, jerk, rates = numbers(rng, 5, count, 3)
+    thrust = numbers(rng, count)
+    return Reference(position, velocity, acceleration, jerk, rotation, rates, thrust)
 
 
 def make_sensed(rng):
     state = State(numbers(rng, 3), numbers(rng, 3), so3.exp(numbers(rng, 3)), numbers(rng, 3))
-    return Sensed(state, np.float32(0.0), np.float32(0.0))
+    return Sensed(state, np.zeros(()), np.zeros(()))
 
 
 def test_numpy_and_jax_agree():

@@ -79,7 +79,10 @@ def test_stress_makes_it_worse(predict):
 
 def test_not_a_number_is_ten_metres(predict):
     broken = HOVERING._replace(
-        layers=(*HOVERING.layers[:-1], HOVERING.layers[-1]._replace(bias=jnp.full(4, jnp.nan)))
+        layers=(
+            *HOVERING.layers[:-1],
+            HOVERING.layers[-1]._replace(bias=jnp.full(4, jnp.nan, jnp.float32)),
+        )
     )
     found = predict(broken, ENSEMBLE, circle(1.0))
     np.testing.assert_array_equal(found.nominal_error, 10.0)
@@ -88,7 +91,10 @@ def test_not_a_number_is_ten_metres(predict):
 
 def test_far_away_is_ten_metres_at_most(predict):
     climbing = HOVERING._replace(
-        layers=(*HOVERING.layers[:-1], HOVERING.layers[-1]._replace(bias=jnp.full(4, 50.0)))
+        layers=(
+            *HOVERING.layers[:-1],
+            HOVERING.layers[-1]._replace(bias=jnp.full(4, 50.0, jnp.float32)),
+        )
     )
     found = predict(climbing, ENSEMBLE, circle(1.0))
     assert np.all(found.nominal_error <= 10.0)

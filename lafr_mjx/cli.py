@@ -32,11 +32,12 @@ lafr-mjx --version
 
 def _app() -> tyro.extras.SubcommandApp:
     bench = tyro.extras.SubcommandApp()
-    bench.command(BenchPlant, name="plant")
+    bench.command(BenchPlant, name="plant")  # pyright: ignore
     app = tyro.extras.SubcommandApp()
-    app.command(Adapt, name="adapt")
-    app.command(Fly, name="fly")
-    app.command(List, name="list")
+    # tyro types the argument as a function; a dataclass is one for it, too.
+    app.command(Adapt, name="adapt")  # pyright: ignore
+    app.command(Fly, name="fly")  # pyright: ignore
+    app.command(List, name="list")  # pyright: ignore
     app.command(bench, name="bench", help="Measure speed, each figure beside its yardstick.")
     return app
 

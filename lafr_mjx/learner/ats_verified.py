@@ -84,7 +84,7 @@ def propose(
 def candidates(state: AtsState, fastest: jax.Array, settings: AtsSettings) -> jax.Array:
     """Geometric steps [CANDIDATES] from the fastest candidate to one that is surely slower."""
     slowest = jnp.maximum(1.25 * fastest, 1.02 * state.time_scale)
-    slowest = jnp.minimum(slowest, settings.slowest * 1.25)
+    slowest = jnp.maximum(jnp.minimum(slowest, settings.slowest), fastest)
     share = jnp.arange(CANDIDATES) / (CANDIDATES - 1)
     return fastest * (slowest / fastest) ** share
 
@@ -145,10 +145,10 @@ def choose(
     at_rest = jnp.where(stay, 0, 1)
     here = jnp.where(use_new, new_here.nominal_error[at_rest], old_here.nominal_error[at_rest])
     predicted = jnp.where(stay | ~any_good, here, new.nominal_error[index])
-    first = good[0]
+    fastest_passes = good[0]
     saturated = new.saturation[0] >= settings.saturation_limit
     bound = jnp.where(
-        first,
+        fastest_passes,
         jnp.where(proposed <= settings.fastest * 1.001, SPEED, TRUST_REGION),
         jnp.where(saturated, SATURATION, VERIFICATION),
     )
@@ -156,7 +156,7 @@ def choose(
     bound = jnp.where(violated, BARRIER, bound)
     # The region shrinks where verification, not the region itself, holds us back.
     moved = jnp.abs(time_scale / state.time_scale - 1.0)
-    held = (moved < 0.02) & ~good[0] & ~first
+    held = (moved < 0.02) & ~fastest_passes & ~first
     trust = jnp.where(held, jnp.maximum(0.6 * state.trust, MIN_TRUST), state.trust)
     new_state = AtsState(
         time_scale=time_scale,

@@ -76,7 +76,7 @@ def tick(
     references: Reference,
     stress: Stress,
     noise: jax.Array,
-) -> tuple[Flying, jax.Array]:
+) -> tuple[Flying, Any]:
     """One control interval: observe, act, move. Returns the command, too.
 
     Args:

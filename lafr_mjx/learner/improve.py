@@ -98,7 +98,7 @@ def anchors_of(rollout: Rollout, ramp_s: Any) -> Anchors:
     return Anchors(
         state=states.of(rollout.sensed),
         commands=jnp.stack(columns, axis=1),
-        phase=rollout.phase - rollout.phase_rate * late,
+        phase=jnp.asarray(rollout.phase - rollout.phase_rate * late),
         usable=good,
     )
 

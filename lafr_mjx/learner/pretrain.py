@@ -9,7 +9,7 @@ import hashlib
 import os
 import tempfile
 from pathlib import Path as FilePath
-from typing import TYPE_CHECKING, NamedTuple
+from typing import TYPE_CHECKING, Any, NamedTuple
 
 import jax
 import jax.numpy as jnp
@@ -124,5 +124,5 @@ def _hash(path: Path, limits: CommandLimits, time_scale: float, seed: int, sizes
     return digest.hexdigest()[:24]
 
 
-def _leaves(tree: object) -> object:
+def _leaves(tree: Any) -> Any:
     return jax.tree.map(lambda leaf: jnp.asarray(leaf, jnp.float32), tree)

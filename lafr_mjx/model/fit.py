@@ -47,7 +47,7 @@ def discrepancy(first: ModelState, second: ModelState) -> jax.Array:
     return (position + velocity + rotation) / CONTROL_DT**2
 
 
-def spectral_norms(layers: Any, iterations: int = 3) -> jax.Array:
+def spectral_norms(layers: Any, iterations: int = 10) -> jax.Array:
     """Sum over the layers of the largest singular value, by power iteration (no LAPACK)."""
     total = jnp.float32(0.0)
     for layer in layers:
@@ -124,7 +124,7 @@ def fit(
         updates = jax.tree.map(lambda u: settings.learning_rate * u, updates)
         new = optax.apply_updates(parameters, updates)
         # A step that is not finite is not taken, and does not enter Adam's memory.
-        good = jnp.isfinite(value) & jnp.isfinite(optax.global_norm(gradient))
+        good = jnp.isfinite(value) & jnp.isfinite(optax.tree.norm(gradient))
         keep = partial(jnp.where, good)
         kept = (jax.tree.map(keep, new, parameters), jax.tree.map(keep, new_state, state))
         return kept, value

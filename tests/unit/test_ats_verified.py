@@ -128,8 +128,10 @@ def test_candidates_become_slower_and_reach_beyond_the_present(state, flown):
     memory, fastest = propose(on_device(state), jnp.float32(flown), LIMITS)
     tried = np.asarray(candidates(memory, fastest, LIMITS))
     assert tried[0] == pytest.approx(float(fastest), rel=1e-5)
-    assert np.all(np.diff(tried) > 0.0)
-    assert tried[-1] >= 1.01 * min(state.time_scale, LIMITS.slowest)
+    assert np.all(np.diff(tried) >= 0.0)
+    # Beyond the present time scale, or as slow as is allowed.
+    assert tried[-1] >= min(1.01 * state.time_scale, LIMITS.slowest * (1.0 - 1e-5))
+    assert tried[-1] <= LIMITS.slowest * (1.0 + 1e-5)
 
 
 def test_speeds_up_by_the_trust_region_when_all_is_well():

@@ -67,7 +67,7 @@ def test_cut_short(file):
 
 
 @settings(
-    max_examples=150, deadline=None, suppress_health_check=[HealthCheck.function_scoped_fixture]
+    max_examples=60, deadline=None, suppress_health_check=[HealthCheck.function_scoped_fixture]
 )
 @given(where=st.floats(0.0, 1.0), value=st.integers(0, 255), length=st.integers(1, 8))
 def test_damage_is_refused_or_harmless(file, where, value, length):

@@ -41,7 +41,7 @@ test: $(STAMPS)/dev
 lint: $(STAMPS)/dev
 	$(BIN)/ruff check .
 	$(BIN)/ruff format --check .
-	$(BIN)/pyright --pythonpath $(BIN)/python
+	$(BIN)/pyright --level error --pythonpath $(BIN)/python
 
 docs: $(STAMPS)/dev
 	$(BIN)/mkdocs build --strict

@@ -196,9 +196,9 @@ def _c_rate(model: mujoco.MjModel, steps: int = 20_000, repeats: int = 5) -> flo
 def _crazyflow_job() -> Callable[[], float] | None:
     """Crazyflow's physics with its body-rate loop at 500 Hz; None if it is not installed."""
     try:
-        from crazyflow.control import Control
-        from crazyflow.dynamics import Dynamics
-        from crazyflow.sim import Sim
+        from crazyflow.control import Control  # pyright: ignore[reportMissingImports]
+        from crazyflow.dynamics import Dynamics  # pyright: ignore[reportMissingImports]
+        from crazyflow.sim import Sim  # pyright: ignore[reportMissingImports]
     except ImportError:
         return None
     with warnings.catch_warnings():

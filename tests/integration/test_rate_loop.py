@@ -56,7 +56,7 @@ def rise_time(rates):
 def test_step_response(rig, name, axis, record_property):
     rates, _ = rate_step(rig, load_vehicle(name), axis)
     seconds, overshoot = rise_time(rates), rates.max() / STEP - 1.0
-    record_property("rise_ms", round(1e3 * seconds, 1))
+    record_property("rise_ms", round(float(1e3 * seconds), 1))
     record_property("overshoot", round(float(overshoot), 3))
     # The real firmware was seen to take about 50 ms on roll and pitch. Yaw has only the small
     # reaction torques of the rotors.

@@ -37,7 +37,8 @@ def find_toml(folder: str, name_or_path: str, kind: str) -> Path:
         path = Path(name_or_path).expanduser()
         if path.is_file():
             return path
-        raise InputError(f"{kind} file '{name_or_path}' does not exist")
+        what = "is a folder" if path.is_dir() else "does not exist"
+        raise InputError(f"{kind} file '{name_or_path}' {what}")
     path = data_folder(folder) / f"{name_or_path}.toml"
     if path.is_file():
         return path

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import time
-from dataclasses import asdict, dataclass
+from dataclasses import asdict, dataclass, fields
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Literal
 
@@ -62,6 +62,7 @@ class Adapt:
         from lafr_mjx.experiments.run_folder import RunFolder
 
         if self.resume is not None:
+            self._refuse_contradictions()
             with RunFolder.open(self.resume, resume=True) as folder:
                 self._work(folder, AdaptationJob.from_config(folder.config))
             return
@@ -78,12 +79,25 @@ class Adapt:
         with RunFolder.create(self.out or Path("runs") / name, job.config()) as folder:
             self._work(folder, job)
 
+    def _refuse_contradictions(self) -> None:
+        for field in fields(self):
+            if field.name not in ("resume", "json") and getattr(self, field.name) != field.default:
+                name = field.name if field.name == "task" else f"--{field.name}"
+                raise InputError(
+                    f"--resume {self.resume}: takes everything from the run folder; drop {name}"
+                )
+
     def _work(self, folder: RunFolder, job: Any) -> None:
         from lafr_mjx.experiments.adaptation_report import AdaptationReport
 
         report = AdaptationReport(folder, job)
         started = time.monotonic()
-        job.work(folder, report)
+        try:
+            job.work(folder, report)
+        except KeyboardInterrupt:
+            report.stop()
+            print(f"Interrupted. Go on with: lafr-mjx adapt --resume {folder.path}", flush=True)
+            raise
         summary = report.finish(time.monotonic() - started)
         write_json(self.json, summary)
         if summary["crashes"]:

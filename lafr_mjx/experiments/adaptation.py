@@ -2,8 +2,11 @@
 
 from __future__ import annotations
 
+import hashlib
+import json
 import time
 from dataclasses import dataclass
+from pathlib import Path
 from typing import TYPE_CHECKING, Any, Protocol
 
 import jax
@@ -56,6 +59,8 @@ class AdaptationJob:
         vehicle = load_vehicle(given["vehicle"])
         task = load_task(given["task"], vehicle.limits)
         given = given | {"scenario": given["scenario"] or task.scenario}
+        # Files of the user's are remembered by their full path: a run may go on from anywhere.
+        given |= {key: _full_path(given[key]) for key in ("task", "scenario", "vehicle")}
         scenario = load_scenario(given["scenario"]).drawn(given["seed"])
         methods.settings_of(given["method"])
         return AdaptationJob(given, task, scenario, vehicle)
@@ -67,12 +72,31 @@ class AdaptationJob:
         missing = [key for key in _KEYS if key not in given]
         if missing:
             raise InputError(f"config.toml: 'run.{missing[0]}' is missing; the run cannot go on")
-        return AdaptationJob.build(**{key: given[key] for key in _KEYS})
+        job = AdaptationJob.build(**{key: given[key] for key in _KEYS})
+        for what, digest in job.digests().items():
+            if config.get("digests", {}).get(what) != digest:
+                raise InputError(
+                    f"the {what} '{given[what]}' is not what it was when the run began; a run "
+                    f"cannot go on under other conditions"
+                )
+        return job
+
+    def digests(self) -> dict[str, str]:
+        """Fingerprints of what the files said, to notice that one was edited."""
+        task, vehicle = self.task, self.vehicle
+        numbers = (vehicle.mass, vehicle.inertia, vehicle.frame, vehicle.rotor_positions)
+        profile = (vehicle.rotors, vehicle.limits, vehicle.rate_loop, vehicle.drag, vehicle.battery)
+        return {
+            "task": _digest(task.path, task.ramp_s, task.error_threshold_m, task.fans),
+            "scenario": _digest(self.scenario.settings, self.scenario.changes),
+            "vehicle": _digest(numbers, profile),
+        }
 
     def config(self) -> dict[str, Any]:
         """What is needed to repeat the run, and what it stood for when it was made."""
         return {
             "run": dict(self.given),
+            "digests": self.digests(),
             "task": {
                 "name": self.task.name,
                 "lap_s": self.task.lap_s,
@@ -128,6 +152,18 @@ class AdaptationJob:
             folder.save_checkpoint(iteration, (run.state, state))
             save_policy(folder.path / "policy.npz", state.policy)
             report.after(record)
+
+
+def _full_path(name_or_path: str) -> str:
+    if name_or_path.endswith(".toml") or "/" in name_or_path:
+        return str(Path(name_or_path).expanduser().resolve())
+    return name_or_path
+
+
+def _digest(*things: Any) -> str:
+    """Fingerprint of nested numbers; arrays count by what they hold."""
+    text = json.dumps(_plain(things), default=lambda thing: _plain(vars(thing)))
+    return hashlib.sha256(text.encode()).hexdigest()[:16]
 
 
 def _plain(value: Any) -> Any:

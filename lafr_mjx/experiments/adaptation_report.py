@@ -35,13 +35,22 @@ class AdaptationReport:
         self.folder, self.job = folder, job
         self.console = Console(highlight=False)
         given = job.given
+        count, done = int(given["iterations"]), len(folder.iterations())
+        longest = job.task.flight_s(job.task.start_time_scale)
+        flights = "1 flight" if count == 1 else f"{count} flights"
         self.console.print(
             f"Adapting on {job.task.name} in {job.scenario.name} ({given['method']}, seed "
-            f"{given['seed']}, engine {given['engine']}): {given['iterations']} flights of about "
-            f"8 s, learning after each.\nThe first flight compiles for about a minute; a flight "
-            f"with its learning then takes a few seconds.\nResults: {folder.path}",
+            f"{given['seed']}, engine {given['engine']}): {flights} of 8 to {longest:.0f} s, "
+            f"learning after each.\nResults: {folder.path}",
             soft_wrap=True,
         )
+        if done >= count:
+            self.console.print("This run is finished already.")
+        else:
+            self.console.print(
+                "First a base policy is trained (half a minute, then kept) and programs are "
+                "compiled (about a minute); a flight with its learning then takes a few seconds."
+            )
         self.flown_s = 0.0
         self._status: Any = None
 
@@ -60,9 +69,13 @@ class AdaptationReport:
 
     def after(self, record: dict[str, Any]) -> None:
         """An iteration is done and stored."""
+        self.stop()
+        self._row(record)
+
+    def stop(self) -> None:
+        """Take the moving line off the terminal."""
         if self._status is not None:
             self._status.stop()
-        self._row(record)
 
     def _row(self, record: dict[str, Any]) -> None:
         self.flown_s += record["flight_time_s"]
@@ -120,7 +133,8 @@ class AdaptationReport:
             + (f" (paper {paper[2]:.2f})" if paper and paper[2] else "")
             + f", in {summary['flight_time_s']:.0f} s of flight; RMSE "
             f"{summary['first_rmse_m']:.3f} → {summary['last_rmse_m']:.3f} m; "
-            f"{summary['crashes']} crashes.",
+            f"{summary['crashes']} crashes, {summary['flights_beyond_threshold']} of "
+            f"{summary['iterations']} flights beyond {self.job.task.error_threshold_m:g} m.",
             soft_wrap=True,
         )
 

@@ -32,7 +32,7 @@ if TYPE_CHECKING:
 MEMBERS = 4
 """Residuals in the ensemble."""
 
-FLIGHT_TICKS = 600
+FLIGHT_TICKS = 750
 """Longest flight that the learner takes [control intervals]; shorter ones are padded."""
 
 GUARD_ERROR_M = 0.5

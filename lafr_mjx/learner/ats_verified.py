@@ -32,7 +32,7 @@ class AtsSettings(NamedTuple):
     """Limits of the rule; leaves."""
 
     error_threshold: Any = 0.35  # m, E_th
-    nominal_limit: Any = 0.16  # m, for the inflated error of the model itself
+    nominal_limit: Any = 0.20  # m, for the inflated error of the model itself
     saturation_limit: Any = 0.25
     fastest: Any = 0.15  # α_min
     slowest: Any = 2.0  # α_max

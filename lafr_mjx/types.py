@@ -13,6 +13,8 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Any, NamedTuple
 
+import numpy as np
+
 if TYPE_CHECKING:
     from lafr_mjx.arrays import Array
 
@@ -24,6 +26,11 @@ CONTROL_DT = 0.02
 
 SAMPLE_DT = 0.01
 """Time between two samples of motion capture [s]: 100 Hz."""
+
+
+COMMAND_HOVER = np.array([GRAVITY, 0.0, 0.0, 0.0], np.float32)
+COMMAND_SCALE = np.array([10.0, 6.0, 6.0, 6.0], np.float32)
+"""Networks and costs see commands as (u - hover) / scale."""
 
 
 class State(NamedTuple):

@@ -10,10 +10,8 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-import numpy as np
-
 from lafr_mjx.arrays import namespace
-from lafr_mjx.types import GRAVITY
+from lafr_mjx.types import COMMAND_HOVER, COMMAND_SCALE
 
 if TYPE_CHECKING:
     from lafr_mjx.arrays import Array
@@ -24,9 +22,6 @@ PREVIEW_S = (0.0, 0.06, 0.12)
 
 HISTORY = 4
 """Last commands that the policy sees, newest first."""
-
-COMMAND_HOVER = np.array([GRAVITY, 0.0, 0.0, 0.0], np.float32)
-COMMAND_SCALE = np.array([10.0, 6.0, 6.0, 6.0], np.float32)
 
 SIZE = 3 + 3 + 3 + 9 + len(PREVIEW_S) * 9 + 4 * HISTORY
 """Length of the observation."""

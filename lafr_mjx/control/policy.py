@@ -12,8 +12,8 @@ import numpy as np
 
 from lafr_mjx import mlp
 from lafr_mjx.arrays import namespace
-from lafr_mjx.control.observation import COMMAND_HOVER, HISTORY, PREVIEW_S, SIZE, observe
-from lafr_mjx.types import CommandLimits, Reference, Sensed
+from lafr_mjx.control.observation import HISTORY, PREVIEW_S, SIZE, observe
+from lafr_mjx.types import COMMAND_HOVER, CommandLimits, Reference, Sensed
 
 if TYPE_CHECKING:
     from lafr_mjx.arrays import Array

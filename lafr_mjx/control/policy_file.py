@@ -15,7 +15,7 @@ from lafr_mjx import mlp
 from lafr_mjx.control import observation
 from lafr_mjx.control.policy import Policy
 from lafr_mjx.errors import InputError
-from lafr_mjx.types import CONTROL_DT, CommandLimits
+from lafr_mjx.types import COMMAND_HOVER, COMMAND_SCALE, CONTROL_DT, CommandLimits
 
 if TYPE_CHECKING:
     from pathlib import Path
@@ -30,8 +30,8 @@ def contract() -> dict[str, object]:
         "observation_size": observation.SIZE,
         "preview_s": list(observation.PREVIEW_S),
         "history": observation.HISTORY,
-        "command_hover": [float(x) for x in observation.COMMAND_HOVER],
-        "command_scale": [float(x) for x in observation.COMMAND_SCALE],
+        "command_hover": [float(x) for x in COMMAND_HOVER],
+        "command_scale": [float(x) for x in COMMAND_SCALE],
         "control_dt_s": CONTROL_DT,
         "frames": "world z up; rotation body to world, row by row; rates in the body",
         "activation": "tanh",
@@ -93,6 +93,6 @@ def _check(path: Path, layers: tuple[mlp.Layer, ...], limits: CommandLimits) -> 
         raise InputError(f"{path}: gives {size} outputs; a command has 4")
     if not all(np.isfinite(array).all() for array in arrays):
         raise InputError(f"{path}: holds numbers that are not finite")
-    hover = observation.COMMAND_HOVER
+    hover = COMMAND_HOVER
     if np.any(limits.low >= hover) or np.any(limits.high <= hover):
         raise InputError(f"{path}: hover is not between its limits {limits.low} and {limits.high}")

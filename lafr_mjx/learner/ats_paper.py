@@ -25,12 +25,12 @@ from lafr_mjx.control.observation import HISTORY, PREVIEW_S, observe
 from lafr_mjx.control.policy import Policy, act
 from lafr_mjx.model import data, hybrid, residual
 from lafr_mjx.model import state as states
-from lafr_mjx.model.residual import HOVER, Residual, Switches
 from lafr_mjx.model.state import ModelState
 from lafr_mjx.reference.flatness import reference_state, time_scale_derivative
-from lafr_mjx.types import CONTROL_DT
+from lafr_mjx.types import COMMAND_HOVER, CONTROL_DT
 
 if TYPE_CHECKING:
+    from lafr_mjx.model.residual import Residual, Switches
     from lafr_mjx.reference.path import Path
     from lafr_mjx.types import Reference, Rollout
 
@@ -212,7 +212,7 @@ def _harmless(flown: Windows) -> Windows:
     still = ModelState(jnp.zeros(3), jnp.zeros(3), jnp.eye(3))
     return Windows(
         state=jax.tree.map(keep, flown.state, still),
-        commands=keep(flown.commands, HOVER),
+        commands=keep(flown.commands, COMMAND_HOVER),
         phase=keep(flown.phase, 0.0),
         elapsed=keep(flown.elapsed, 0.0),
         usable=flown.usable,

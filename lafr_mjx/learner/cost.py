@@ -6,7 +6,7 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 
 import jax.numpy as jnp
 
-from lafr_mjx.control.observation import COMMAND_SCALE
+from lafr_mjx.types import COMMAND_SCALE
 
 if TYPE_CHECKING:
     import jax

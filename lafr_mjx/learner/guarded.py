@@ -8,8 +8,9 @@ import jax
 import jax.numpy as jnp
 import numpy as np
 
-from lafr_mjx.control.observation import COMMAND_HOVER, HISTORY, PREVIEW_S, observe
+from lafr_mjx.control.observation import HISTORY, PREVIEW_S, observe
 from lafr_mjx.control.policy import Policy, act
+from lafr_mjx.types import COMMAND_HOVER
 
 if TYPE_CHECKING:
     from lafr_mjx.types import Reference, Sensed

@@ -15,7 +15,8 @@ from lafr_mjx.learner.rash_bptt import Anchors, TrainSettings
 from lafr_mjx.model import data, fit
 from lafr_mjx.model import state as states
 from lafr_mjx.model.fit import FitSettings
-from lafr_mjx.model.residual import COMMANDS, HOVER, Residual, Switches
+from lafr_mjx.model.residual import COMMANDS, Residual, Switches
+from lafr_mjx.types import COMMAND_HOVER
 
 if TYPE_CHECKING:
     from lafr_mjx.control.policy import Policy
@@ -90,7 +91,7 @@ def sensed_peak_error(rollout: Rollout, ramp_s: Any) -> jax.Array:
 def anchors_of(rollout: Rollout, ramp_s: Any) -> Anchors:
     """Where the drone was in a flight, with the commands that were under way."""
     commands = jnp.asarray(rollout.command)
-    before = jnp.concatenate([jnp.tile(HOVER, (COMMANDS + 1, 1)), commands[:-1]])
+    before = jnp.concatenate([jnp.tile(COMMAND_HOVER, (COMMANDS + 1, 1)), commands[:-1]])
     ticks = commands.shape[0]
     columns = [before[COMMANDS - j : COMMANDS - j + ticks] for j in range(COMMANDS + 1)]
     late = rollout.time - rollout.stamp

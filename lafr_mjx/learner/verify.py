@@ -10,12 +10,12 @@ import jax.numpy as jnp
 from lafr_mjx.control.observation import PREVIEW_S
 from lafr_mjx.learner import believed
 from lafr_mjx.learner.believed import Flying, Stress, StressScale
-from lafr_mjx.model.residual import COMMANDS, HOVER
+from lafr_mjx.model.residual import COMMANDS
 from lafr_mjx.model.state import ModelState
 from lafr_mjx.reference import clock as clocks
 from lafr_mjx.reference.flatness import reference_state
 from lafr_mjx.reference.path import derivatives
-from lafr_mjx.types import CONTROL_DT
+from lafr_mjx.types import COMMAND_HOVER, CONTROL_DT
 
 if TYPE_CHECKING:
     from lafr_mjx.control.policy import Policy
@@ -94,7 +94,7 @@ def _fly(
     state = ModelState(
         jnp.tile(start, (count, 1)), jnp.zeros((count, 3)), jnp.tile(jnp.eye(3), (count, 1, 1))
     )
-    flying = Flying(state, jnp.tile(HOVER, (count, COMMANDS + 1, 1)))
+    flying = Flying(state, jnp.tile(COMMAND_HOVER, (count, COMMANDS + 1, 1)))
     # The references of the whole flight at once: they do not depend on the vehicle.
     clock = clocks.start(time_scale, ramp_s)
     moments = jnp.arange(ticks)[:, None] * CONTROL_DT + jnp.asarray(PREVIEW_S)[None]

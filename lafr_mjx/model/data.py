@@ -8,8 +8,8 @@ import jax
 import jax.numpy as jnp
 
 from lafr_mjx.model import state as states
-from lafr_mjx.model.residual import COMMANDS, HOVER
-from lafr_mjx.types import CONTROL_DT
+from lafr_mjx.model.residual import COMMANDS
+from lafr_mjx.types import COMMAND_HOVER, CONTROL_DT
 
 if TYPE_CHECKING:
     from lafr_mjx.model.state import ModelState
@@ -33,7 +33,7 @@ def command_windows(commands: jax.Array) -> jax.Array:
     Before the flight the vehicle hovered.
     """
     ticks = commands.shape[0]
-    padded = jnp.concatenate([jnp.tile(HOVER, (COMMANDS - 1, 1)), commands])
+    padded = jnp.concatenate([jnp.tile(COMMAND_HOVER, (COMMANDS - 1, 1)), commands])
     columns = [padded[COMMANDS - 1 - j : COMMANDS - 1 - j + ticks] for j in range(COMMANDS)]
     return jnp.stack(columns, axis=1)
 

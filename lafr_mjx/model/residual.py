@@ -19,17 +19,13 @@ import jax.numpy as jnp
 import numpy as np
 
 from lafr_mjx import mlp
-from lafr_mjx.types import GRAVITY
+from lafr_mjx.types import COMMAND_HOVER, COMMAND_SCALE
 
 if TYPE_CHECKING:
     from lafr_mjx.model.state import ModelState
 
 COMMANDS = 7
 """Commands that the model remembers, newest first: u_k, u_{k-1}, ... (140 ms)."""
-
-HOVER = np.array([GRAVITY, 0.0, 0.0, 0.0], np.float32)
-SCALE = np.array([10.0, 6.0, 6.0, 6.0], np.float32)
-"""Commands are used as (u - hover) / scale."""
 
 _ACCELERATION_SCALE = 5.0  # m/s² per unit of the network's output
 _RATE_SCALE = 4.0  # rad/s
@@ -94,13 +90,13 @@ def features(
 ) -> jax.Array:
     """ζ [..., features], scaled to order one."""
     shape = effective.shape[:-1]
-    history = switches.history * ((commands - HOVER) / SCALE)
+    history = switches.history * ((commands - COMMAND_HOVER) / COMMAND_SCALE)
     return jnp.concatenate(
         [
             switches.position * state.position / 3.0,
             state.velocity / 5.0,
             jnp.swapaxes(state.rotation, -1, -2).reshape((*shape, 9)),
-            (effective - HOVER) / SCALE,
+            (effective - COMMAND_HOVER) / COMMAND_SCALE,
             history.reshape((*shape, 4 * COMMANDS)),
         ],
         axis=-1,

@@ -15,7 +15,7 @@ from lafr_mjx.plant.simulation import ERROR, FLYING, PlantState
 from lafr_mjx.plant.vec3 import Scalar, Vec3
 from lafr_mjx.reference import clock as clocks
 from lafr_mjx.reference.flatness import reference_state
-from lafr_mjx.types import CONTROL_DT, Rollout, Sensed
+from lafr_mjx.types import COMMAND_HOVER, CONTROL_DT, Rollout, Sensed
 
 if TYPE_CHECKING:
     from lafr_mjx.control.controller import Controller
@@ -111,7 +111,7 @@ def fly(
         wanted = jax.vmap(lambda offset: reference_with(clock, offset - age))(preview)
         new_memory, command = controller(memory, sensed, wanted)
         # A controller's NaN is never sent: the vehicle is told to hover.
-        command = jnp.where(jnp.all(jnp.isfinite(command)), command, _HOVER)
+        command = jnp.where(jnp.all(jnp.isfinite(command)), command, COMMAND_HOVER)
         command = jnp.clip(command, params.command_low, params.command_high)
 
         true = simulation.truth(engine, state)
@@ -168,9 +168,6 @@ def _slow_down(controller: Controller, memory: Any) -> Any:
     """Factor on the time scale that a controller may ask for when it is in trouble."""
     ask = getattr(controller, "time_scale_factor", None)
     return 1.0 if ask is None else ask(memory)
-
-
-_HOVER = jnp.array([9.81, 0.0, 0.0, 0.0], jnp.float32)
 
 
 def _diagnose(params: PlantParams, state: PlantState, true: Any) -> Diagnostics:

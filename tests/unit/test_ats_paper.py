@@ -13,11 +13,11 @@ from lafr_mjx.control.policy import Policy, act
 from lafr_mjx.learner import ats_paper
 from lafr_mjx.learner.ats_paper import PaperSettings, Windows
 from lafr_mjx.model import fit, residual
-from lafr_mjx.model.residual import COMMANDS, HOVER, Residual, Switches
+from lafr_mjx.model.residual import COMMANDS, Residual, Switches
 from lafr_mjx.model.state import ModelState
 from lafr_mjx.reference import splines
 from lafr_mjx.reference.flatness import reference_state
-from lafr_mjx.types import CONTROL_DT, CommandLimits, Reference, Rollout, State
+from lafr_mjx.types import COMMAND_HOVER, CONTROL_DT, CommandLimits, Reference, Rollout, State
 
 PATH = splines.from_harmonics([0, 0, 1.5], [[2.0, 0, 0], [0, 1.0, 0.2]], np.zeros((2, 3)), 4.0)
 SCALE = 0.8
@@ -48,7 +48,7 @@ def setup():
         ideal.velocity + rng.normal(0.0, 0.3, (WINDOWS, H, 3)),
         ideal.rotation @ so3.exp(rng.normal(0.0, 0.1, (WINDOWS, H, 3))),
     )
-    commands = HOVER + rng.normal(0.0, 1.0, (WINDOWS, H, COMMANDS, 4))
+    commands = COMMAND_HOVER + rng.normal(0.0, 1.0, (WINDOWS, H, COMMANDS, 4))
     flown = Windows(state, commands, phase, elapsed, np.ones(WINDOWS, bool))
     given = floats((policy, member, SWITCHES, PATH, flown._replace(usable=0.0)))
     return (*given[:4], given[4]._replace(usable=jnp.ones(WINDOWS, bool)))

@@ -15,9 +15,9 @@ from lafr_mjx.control.policy import Policy
 from lafr_mjx.learner import believed
 from lafr_mjx.learner.believed import Flying, Stress, StressScale
 from lafr_mjx.model import fit, residual
-from lafr_mjx.model.residual import COMMANDS, HOVER, Switches
+from lafr_mjx.model.residual import COMMANDS, Switches
 from lafr_mjx.model.state import ModelState
-from lafr_mjx.types import GRAVITY, CommandLimits, Reference
+from lafr_mjx.types import COMMAND_HOVER, GRAVITY, CommandLimits, Reference
 
 LIMITS = CommandLimits(
     np.array([0.0, -6, -6, -6], np.float32), np.array([25.0, 6, 6, 6], np.float32)
@@ -53,7 +53,7 @@ def still(count=N):
     eye = jnp.tile(jnp.eye(3), (*shape, 1, 1))
     wanted = Reference(zeros, zeros, zeros, zeros, eye, zeros, jnp.full(shape, GRAVITY))
     state = ModelState(jnp.zeros((count, 3)), jnp.zeros((count, 3)), eye[:, 0])
-    return Flying(state, jnp.tile(HOVER, (count, COMMANDS + 1, 1))), wanted
+    return Flying(state, jnp.tile(COMMAND_HOVER, (count, COMMANDS + 1, 1))), wanted
 
 
 def moving():
@@ -74,7 +74,7 @@ def test_hover_stays_put():
     start = flying.state
     for _ in range(100):
         flying, command = tick(MEMBER, NOMINAL, HOVERING, flying, wanted, Stress.none((N,)), QUIET)
-        np.testing.assert_allclose(command, np.tile(HOVER, (N, 1)), atol=1e-6)
+        np.testing.assert_allclose(command, np.tile(COMMAND_HOVER, (N, 1)), atol=1e-6)
     for before, after in zip(start, flying.state, strict=True):
         np.testing.assert_allclose(before, after, atol=1e-4)
 

@@ -12,9 +12,9 @@ import pytest
 from lafr_mjx import mlp
 from lafr_mjx.model import data, fit, hybrid, residual
 from lafr_mjx.model.fit import FitSettings
-from lafr_mjx.model.residual import COMMANDS, HOVER, Switches
+from lafr_mjx.model.residual import COMMANDS, Switches
 from lafr_mjx.model.state import ModelState
-from lafr_mjx.types import CONTROL_DT, Reference, Rollout, State
+from lafr_mjx.types import COMMAND_HOVER, CONTROL_DT, Reference, Rollout, State
 
 TICKS = 600
 DRAG = 0.6
@@ -67,7 +67,7 @@ def fly(key, excited, ticks=TICKS):
         return (new, past), (state, command)
 
     state = ModelState(jnp.zeros(3), jnp.zeros(3), jnp.eye(3))
-    past = jnp.tile(HOVER, (COMMANDS, 1))
+    past = jnp.tile(COMMAND_HOVER, (COMMANDS, 1))
     return jax.lax.scan(advance, (state, past), jnp.arange(ticks))[1]
 
 
@@ -86,7 +86,7 @@ def rows_of(excited, velocity_noise=0.0):
 
 def damping(member, velocity=(0.0, 0.0, 0.0)):
     """∂a_res/∂v [3, 3] in hover, 1/s."""
-    hover = jnp.tile(HOVER, (COMMANDS, 1))
+    hover = jnp.tile(COMMAND_HOVER, (COMMANDS, 1))
 
     def acceleration(velocity):
         state = ModelState(jnp.zeros(3), velocity, jnp.eye(3))
@@ -101,7 +101,7 @@ def test_command_windows_are_newest_first():
     assert windows.shape == (10, COMMANDS, 4)
     np.testing.assert_array_equal(windows[8, :, 2], 108.0 - np.arange(COMMANDS))
     np.testing.assert_array_equal(windows[1, :2, 0], [101.0, 100.0])
-    np.testing.assert_array_equal(windows[1, 2:], np.tile(HOVER, (COMMANDS - 2, 1)))
+    np.testing.assert_array_equal(windows[1, 2:], np.tile(COMMAND_HOVER, (COMMANDS - 2, 1)))
 
 
 def test_transitions_mark_gaps_and_crashes():

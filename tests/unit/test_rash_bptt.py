@@ -14,11 +14,11 @@ from lafr_mjx.control.policy import create_policy
 from lafr_mjx.learner import rash_bptt
 from lafr_mjx.learner.rash_bptt import Anchors, TrainSettings
 from lafr_mjx.model import residual
-from lafr_mjx.model.residual import COMMANDS, HOVER, Switches
+from lafr_mjx.model.residual import COMMANDS, Switches
 from lafr_mjx.model.state import ModelState
 from lafr_mjx.reference import splines
 from lafr_mjx.reference.flatness import reference_state
-from lafr_mjx.types import CommandLimits
+from lafr_mjx.types import COMMAND_HOVER, CommandLimits
 
 MEMBERS, BATCH, HORIZON, STEPS = 2, 8, 20, 100
 LIMITS = CommandLimits(np.array([0.0, -6, -6, -6]), np.array([25.0, 6, 6, 6]))
@@ -47,7 +47,7 @@ def make_anchors(count=6, unusable=()):
         RNG.normal(0.0, 1.0, (count, 3)),
         so3.exp(RNG.normal(0.0, 0.2, (count, 3))),
     )
-    commands = HOVER + RNG.normal(0.0, 1.0, (count, COMMANDS + 1, 4))
+    commands = COMMAND_HOVER + RNG.normal(0.0, 1.0, (count, COMMANDS + 1, 4))
     anchors = Anchors(*floats((state, commands, np.linspace(0.0, 5.0, count), np.ones(count))))
     usable = ~np.isin(np.arange(count), unusable)
 

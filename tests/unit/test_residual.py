@@ -11,6 +11,7 @@ from lafr_mjx import so3
 from lafr_mjx.model import residual
 from lafr_mjx.model.residual import COMMANDS, LAG_PRIOR, NO_LAG, Switches
 from lafr_mjx.model.state import ModelState
+from lafr_mjx.types import COMMAND_HOVER
 
 N = 5
 RNG = np.random.default_rng(1)
@@ -19,7 +20,7 @@ STATE = ModelState(
     RNG.normal(0.0, 3.0, (N, 3)).astype(np.float32),
     so3.exp(RNG.normal(0.0, 0.5, (N, 3))).astype(np.float32),
 )
-WINDOWS = (residual.HOVER + RNG.normal(0.0, 2.0, (N, COMMANDS, 4))).astype(np.float32)
+WINDOWS = (COMMAND_HOVER + RNG.normal(0.0, 2.0, (N, COMMANDS, 4))).astype(np.float32)
 MADE = residual.create(np.random.default_rng(2), hidden=16)
 MEMBER = MADE._replace(
     layers=(*MADE.layers[:-1], MADE.layers[-1]._replace(weight=100.0 * MADE.layers[-1].weight)),

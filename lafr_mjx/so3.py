@@ -146,3 +146,13 @@ def normalise(vector: Array) -> Array:
     """Vector scaled to unit length; the zero vector would give NaN and must not be passed."""
     xp = namespace(vector)
     return vector / xp.sqrt(xp.sum(vector * vector, axis=-1, keepdims=True))
+
+
+def straightened(matrix: Array) -> Array:
+    """[..., 3, 3] nearly a rotation, made more nearly one: a Newton step of its polar factor.
+
+    Rounding errors of a long product of rotations then do not add up.
+    """
+    xp = namespace(matrix)
+    square = xp.swapaxes(matrix, -1, -2) @ matrix
+    return 1.5 * matrix - 0.5 * (matrix @ square)

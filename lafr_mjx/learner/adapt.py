@@ -8,22 +8,26 @@ import jax
 import jax.numpy as jnp
 import numpy as np
 
+from lafr_mjx.control.policy import Policy
 from lafr_mjx.learner import ats_verified as ats
-from lafr_mjx.learner.guarded import GuardedPolicy
+from lafr_mjx.learner.guarded import GuardedController, GuardedPolicy, surprising_error
 from lafr_mjx.learner.improve import (
     WINDOW,
     LearnerSettings,
     LearnerState,
     Progress,
     Sizes,
+    TimeScaling,
     improve,
 )
 from lafr_mjx.model import data, residual
 from lafr_mjx.model.state import ModelState
 
 if TYPE_CHECKING:
+    from collections.abc import Callable
+
     from lafr_mjx.control.controller import Controller
-    from lafr_mjx.control.policy import Policy
+    from lafr_mjx.control.geometric import GeometricController
     from lafr_mjx.reference.clock import Clock
     from lafr_mjx.reference.path import Path
     from lafr_mjx.tasks import Task
@@ -36,7 +40,7 @@ FLIGHT_TICKS = 750
 """Longest flight that the learner takes [control intervals]; shorter ones are padded."""
 
 GUARD_ERROR_M = 0.5
-"""Error beyond which the last good policy takes over and the clock slows down."""
+"""Error beyond which the last good policy takes over."""
 
 
 class Plant(Protocol):
@@ -58,13 +62,18 @@ class Flown(NamedTuple):
     progress: Progress
 
 
-def start(policy: Policy, time_scale: float, seed: int) -> LearnerState:
-    """Before the first flight: the base policy and a residual that knows nothing."""
+def start(policy: Policy | GeometricController, time_scale: float, seed: int) -> LearnerState:
+    """Before the first flight: the base policy and a residual that knows nothing.
+
+    A classical controller in place of the policy flies as it is: only the model and the time
+    scale are learned.
+    """
     members = [residual.create(np.random.default_rng([seed, 10 + i])) for i in range(MEMBERS)]
     ensemble = jax.tree.map(lambda *leaves: jnp.stack([jnp.asarray(x) for x in leaves]), *members)
     policy = jax.tree.map(lambda leaf: jnp.asarray(leaf, jnp.float32), policy)
     return LearnerState(
         policy=policy,
+        in_training=policy,
         last_good=policy,
         ensemble=ensemble,
         window=_empty_window(),
@@ -81,26 +90,39 @@ def iterate(
     task: Task,
     settings: LearnerSettings,
     sizes: Sizes = Sizes(),
+    *,
+    rule: TimeScaling = "verified",
+    stage: Callable[[str], None] = lambda name: None,
 ) -> tuple[Any, LearnerState, Flown]:
-    """Fly once at the present time scale and learn from it."""
+    """Fly once at the present time scale and learn from it; `stage` is told what begins."""
+    stage("fly")
     time_scale = float(state.ats.time_scale)
     iteration = int(state.iteration)
     key = jax.random.fold_in(jax.random.wrap_key_data(state.key), 1_000_000 + iteration)
-    controller = GuardedPolicy(
-        policy=state.policy,
-        last_good=state.last_good,
-        dither=jnp.float32(max(0.3, 0.6**iteration)),
-        error_limit=jnp.float32(GUARD_ERROR_M),
-        key=jax.random.key_data(key),
-    )
+    guard = {
+        "dither": jnp.float32(max(0.3, 0.6**iteration)),
+        "slow_from": surprising_error(state.ats.predicted),
+        "key": jax.random.key_data(key),
+    }
+    if isinstance(state.policy, Policy):
+        limit = jnp.float32(GUARD_ERROR_M)
+        controller = GuardedPolicy(state.policy, state.last_good, error_limit=limit, **guard)
+    else:
+        controller = GuardedController(state.policy, **guard)
     seconds = min(task.flight_s(time_scale), FLIGHT_TICKS * 0.02)
     run, rollout = plant.fly(run, controller, task.path, task.start_clock(time_scale), seconds)
     predicted = float(state.ats.predicted)
     path = jax.tree.map(lambda leaf: jnp.asarray(leaf, jnp.float32), task.path)
+    of_task = settings.ats._replace(
+        error_threshold=task.error_threshold_m, peak_acceleration=task.peak_acceleration
+    )
+    settings = settings._replace(ats=of_task)
     settings = jax.tree.map(lambda leaf: jnp.asarray(leaf, jnp.float32), settings)
     # The learner sees what was sensed and sent; the plant's own knowledge stays with it.
     seen = padded(rollout._replace(truth=rollout.sensed, diagnostics=None))
-    state, progress = improve(state, seen, path, jnp.float32(task.ramp_s), settings, sizes=sizes)
+    state, progress = improve(
+        state, seen, path, jnp.float32(task.ramp_s), settings, rule=rule, sizes=sizes, stage=stage
+    )
     return run, state, Flown(rollout, time_scale, predicted, progress)
 
 

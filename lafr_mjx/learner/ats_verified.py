@@ -18,14 +18,16 @@ if TYPE_CHECKING:
 
     from lafr_mjx.learner.verify import Prediction
 
-MIN_TRUST, MAX_TRUST = 0.03, 0.14
+MIN_TRUST, MAX_TRUST = 0.024, 0.2
+_SETTLING = 0.05
+"""Trust region below which it grows no more: near the limit, laps shall settle."""
 
 CANDIDATES = 8
 """Time scales that are verified in each iteration."""
 
 # What bound the choice.
-SPEED, TRUST_REGION, VERIFICATION, SATURATION, BARRIER, SETTLED = range(6)
-BOUND_NAMES = ("speed", "trust region", "verification", "saturation", "barrier", "settled")
+SPEED, TRUST_REGION, VERIFICATION, SATURATION, BARRIER, SETTLED, HELD = range(7)
+BOUND_NAMES = ("speed", "trust region", "verification", "saturation", "barrier", "settled", "held")
 
 
 class AtsSettings(NamedTuple):
@@ -33,10 +35,12 @@ class AtsSettings(NamedTuple):
 
     error_threshold: Any = 0.35  # m, E_th
     nominal_limit: Any = 0.20  # m, for the inflated error of the model itself
-    saturation_limit: Any = 0.25
+    saturation_limit: Any = 0.5
     fastest: Any = 0.15  # α_min
     slowest: Any = 2.0  # α_max
     settle_below: Any = 0.25  # m, flown error below which a slower choice is refused
+    peak_acceleration: Any = 1.7  # m/s², of the path at α = 1
+    acceleration_step: Any = 4.0  # m/s², by how much a flight's peak may pass the one before
 
 
 class AtsState(NamedTuple):
@@ -47,12 +51,15 @@ class AtsState(NamedTuple):
     inflation: Any  # ρ >= 1
     trust: Any  # δ, largest relative step
     floor: Any  # α below which we do not go, after a violation
+    reached: Any  # bool: the last choice was the fastest that the trust region allowed
 
 
 def initial(time_scale: Any) -> AtsState:
     """Before the first flight, for which nothing was predicted."""
     one = jnp.float32(1.0)
-    return AtsState(jnp.float32(time_scale), jnp.nan * one, one, MAX_TRUST * one, 0.0 * one)
+    return AtsState(
+        jnp.float32(time_scale), jnp.nan * one, one, MAX_TRUST * one, 0.0 * one, jnp.bool_(True)
+    )
 
 
 def propose(
@@ -66,26 +73,41 @@ def propose(
     worse = jnp.maximum(1.0, ratio)
     inflation = jnp.where(worse > state.inflation, worse, 0.6 * state.inflation + 0.4 * worse)
     violated = (flown_error > settings.error_threshold) & ~first
-    trust = state.trust * jnp.where(ratio < 1.5, 1.3, 0.8) * jnp.where(violated, 0.5, 1.0)
+    grow = jnp.where(state.reached & (state.trust > _SETTLING), 1.15, 1.0)
+    trust = state.trust * jnp.where(ratio < 1.5, grow, 0.8)
+    # After a violation small steps, but not so small that there is no way back.
+    trust = jnp.where(violated, jnp.maximum(0.5 * trust, 1.2 * _SETTLING), trust)
     trust = jnp.clip(trust, MIN_TRUST, MAX_TRUST)
     floor = jnp.where(
         violated, jnp.maximum(state.floor, 1.04 * state.time_scale), 0.99 * state.floor
     )
-    faster = state.time_scale * (1.0 - trust)
+    # Forces grow with 1/α²: a step that was harmless at a walk may leave at a run all that the
+    # model has seen (rotors at their end, for one).
+    peak = settings.peak_acceleration / state.time_scale**2
+    faster = jnp.maximum(
+        state.time_scale * (1.0 - trust),
+        state.time_scale * jnp.sqrt(peak / (peak + settings.acceleration_step)),
+    )
     slower = 1.06 * state.time_scale
     candidate = jnp.maximum(jnp.where(violated, slower, faster), floor)
     # What failed untrained is first learned at its own speed.
     untrained = first & (flown_error > settings.error_threshold)
     candidate = jnp.where(untrained, state.time_scale, candidate)
     candidate = jnp.clip(candidate, settings.fastest, settings.slowest)
-    return AtsState(state.time_scale, state.predicted, inflation, trust, floor), candidate
+    memory = AtsState(state.time_scale, state.predicted, inflation, trust, floor, state.reached)
+    return memory, candidate
+
+
+def doubt(state: AtsState) -> jax.Array:
+    """How much of the full stress a candidate must survive: less where predictions held."""
+    return jnp.clip(state.inflation - 0.4, 0.6, 1.0)
 
 
 def candidates(state: AtsState, fastest: jax.Array, settings: AtsSettings) -> jax.Array:
-    """Geometric steps [CANDIDATES] from the fastest candidate to one that is surely slower."""
+    """[CANDIDATES] from the fastest to one that is surely slower, denser at the fast end."""
     slowest = jnp.maximum(1.25 * fastest, 1.02 * state.time_scale)
     slowest = jnp.maximum(jnp.minimum(slowest, settings.slowest), fastest)
-    share = jnp.arange(CANDIDATES) / (CANDIDATES - 1)
+    share = (jnp.arange(CANDIDATES) / (CANDIDATES - 1)) ** 1.4
     return fastest * (slowest / fastest) ** share
 
 
@@ -132,7 +154,7 @@ def choose(
     # is the better witness.
     calm = (flown_error < settings.settle_below) & ~first
     stay = calm & (~any_good | (chosen > state.time_scale))
-    dead_band = any_good & (jnp.abs(chosen / state.time_scale - 1.0) < 0.015)
+    dead_band = any_good & (jnp.abs(chosen / state.time_scale - 1.0) < 0.008)
     chosen = jnp.where(dead_band & ~violated, state.time_scale, chosen)
 
     slower = jnp.minimum(1.15 * state.time_scale, settings.slowest)
@@ -155,8 +177,7 @@ def choose(
     bound = jnp.where(stay, SETTLED, bound)
     bound = jnp.where(violated, BARRIER, bound)
     # The region shrinks where verification, not the region itself, holds us back.
-    moved = jnp.abs(time_scale / state.time_scale - 1.0)
-    held = (moved < 0.02) & ~fastest_passes & ~first
+    held = ~fastest_passes & ~first
     trust = jnp.where(held, jnp.maximum(0.6 * state.trust, MIN_TRUST), state.trust)
     new_state = AtsState(
         time_scale=time_scale,
@@ -164,5 +185,6 @@ def choose(
         inflation=state.inflation,
         trust=trust,
         floor=state.floor,
+        reached=fastest_passes & ~stay,
     )
     return Choice(new_state, use_new, bound)

@@ -12,10 +12,11 @@ from lafr_mjx.control.observation import HISTORY, PREVIEW_S, observe
 from lafr_mjx.control.policy import Policy, act
 from lafr_mjx.model import hybrid, residual
 from lafr_mjx.model.residual import COMMANDS, Residual, Switches
-from lafr_mjx.types import CONTROL_DT
+from lafr_mjx.model.state import ModelState
+from lafr_mjx.types import CONTROL_DT, Sensed, State
 
 if TYPE_CHECKING:
-    from lafr_mjx.model.state import ModelState
+    from lafr_mjx.control.controller import Controller
     from lafr_mjx.types import Reference
 
 
@@ -44,6 +45,10 @@ class StressScale(NamedTuple):
     extra_delay: Any = 1.0  # control intervals, uniform from 0
     noise: Any = 1.0
 
+    def times(self, factor: Any) -> StressScale:
+        """Differences of another strength; the noise stays."""
+        return StressScale(*(factor * value for value in self[:-1]), noise=self.noise)
+
 
 SENSOR_NOISE = (0.001, 0.02, 0.002)
 """Noise that training and verification expect: position [m], velocity [m/s], attitude [rad]."""
@@ -66,12 +71,13 @@ class Flying(NamedTuple):
 
     state: ModelState
     commands: jax.Array  # [..., COMMANDS + 1, 4] newest first
+    memory: Any = ()  # of a controller that has one
 
 
 def tick(
     residual_parameters: Residual,
     switches: Switches,
-    policy: Policy,
+    policy: Policy | Controller,
     flying: Flying,
     references: Reference,
     stress: Stress,
@@ -94,14 +100,8 @@ def tick(
     sensed_velocity = state.velocity + SENSOR_NOISE[1] * sigma * noise[..., 3:6]
     tilt = SENSOR_NOISE[2] * sigma * noise[..., 6:]
     sensed_rotation = state.rotation + state.rotation @ so3.hat(tilt)
-    seen = observe(
-        sensed_position,
-        sensed_velocity,
-        sensed_rotation,
-        references,
-        flying.commands[..., :HISTORY, :],
-    )
-    command = act(policy, seen)
+    sensed = ModelState(sensed_position, sensed_velocity, sensed_rotation)
+    memory, command = _decide(policy, flying, sensed, references)
     commands = jnp.concatenate([command[..., None, :], flying.commands[..., :-1, :]], axis=-2)
     late = stress.extra_delay[..., None, None]
     window = (1.0 - late) * commands[..., :COMMANDS, :] + late * commands[..., 1:, :]
@@ -114,7 +114,23 @@ def tick(
     new = hybrid.held_step(
         state, effective * gains, (acceleration + stress.bias, rates), CONTROL_DT
     )
-    return Flying(new, commands), command
+    return Flying(new, commands, memory), command
+
+
+def _decide(
+    policy: Policy | Controller, flying: Flying, sensed: ModelState, references: Reference
+) -> tuple[Any, Any]:
+    """New memory and command [..., 4] of the network, or of any controller (one batch axis)."""
+    if isinstance(policy, Policy):
+        seen = observe(*sensed, references, flying.commands[..., :HISTORY, :])
+        return flying.memory, act(policy, seen)
+
+    def one(memory: Any, state: ModelState, references: Reference) -> tuple[Any, Any]:
+        still = jnp.zeros(3)  # the model knows no body rates of its own
+        now = Sensed(State(*state, still), jnp.float32(0.0), jnp.float32(0.0))
+        return policy(memory, now, references)
+
+    return jax.vmap(one)(flying.memory, sensed, references)
 
 
 def previews(count: int) -> jax.Array:

@@ -18,11 +18,11 @@ if TYPE_CHECKING:
 class CostWeights(NamedTuple):
     """Weights of the squared terms; a heavy action-rate cost is what survives delay."""
 
-    position: Any = 10.0  # 1/m²
+    position: Any = 30.0  # 1/m²
     velocity: Any = 0.3  # s²/m²
     yaw: Any = 1.0
     rates: Any = 0.01  # s²/rad², of what is commanded beyond the reference's
-    change: Any = 0.5  # of the scaled command from tick to tick
+    change: Any = 0.2  # of the scaled command from tick to tick
 
 
 BASE_WEIGHTS = CostWeights(position=3.0, change=1.0)

@@ -10,7 +10,7 @@ from lafr_mjx.learner.pretrain import NOMINAL
 from lafr_mjx.learner.rash_bptt import TrainSettings
 from lafr_mjx.model.residual import Switches
 
-MethodName = Literal["ours", "baseline", "lotf", "anchor-only", "residual-only"]
+MethodName = Literal["ours", "baseline", "lotf", "anchor-only", "residual-only", "geometric"]
 
 _ANCHORED, _RESET = 0.5, 0.0  # share of training flights that start where the drone was
 
@@ -22,6 +22,7 @@ _PARTS = {
     "lotf": (_ACCELERATION_ONLY, _RESET),
     "anchor-only": (NOMINAL, _ANCHORED),
     "baseline": (NOMINAL, _RESET),
+    "geometric": (Switches(), _RESET),  # the classical controller: nothing is trained
 }
 
 

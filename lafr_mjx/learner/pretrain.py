@@ -30,7 +30,7 @@ if TYPE_CHECKING:
     from lafr_mjx.reference.path import Path
     from lafr_mjx.types import CommandLimits
 
-_VERSION = 1  # of what this file computes; a change makes all cached policies void
+_VERSION = 2  # of what this file computes; a change makes all cached policies void
 
 
 class BaseSizes(NamedTuple):

@@ -45,7 +45,7 @@ class TrainSettings(NamedTuple):
 
     weights: CostWeights = CostWeights()
     stress: StressScale = StressScale()
-    learning_rate: Any = 1e-3
+    learning_rate: Any = 2e-3
     discount: Any = 0.995
     anchored_share: Any = 0.5  # of the flights; 0 is standard BPTT
     position_spread: Any = 0.09  # m, of the perturbed starts

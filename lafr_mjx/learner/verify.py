@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 import jax
 import jax.numpy as jnp
 
-from lafr_mjx.control.observation import PREVIEW_S
+from lafr_mjx.control.policy import Policy
 from lafr_mjx.learner import believed
 from lafr_mjx.learner.believed import Flying, Stress, StressScale
 from lafr_mjx.model.residual import COMMANDS
@@ -18,7 +18,7 @@ from lafr_mjx.reference.path import derivatives
 from lafr_mjx.types import COMMAND_HOVER, CONTROL_DT
 
 if TYPE_CHECKING:
-    from lafr_mjx.control.policy import Policy
+    from lafr_mjx.control.geometric import GeometricController
     from lafr_mjx.model.residual import Residual, Switches
     from lafr_mjx.reference.path import Path
 
@@ -32,14 +32,14 @@ class Prediction(NamedTuple):
     """What the model expects of a policy at each of A time scales."""
 
     time_scale: Any  # [A]
-    nominal_error: Any  # [A] m, peak, of the model itself (mean over the ensemble)
+    nominal_error: Any  # [A] m, peak, of the model itself with noise (mean over the ensemble)
     disagreement: Any  # [A] m, standard deviation of that over the ensemble
     stressed_error: Any  # [A] m, second largest peak of the stressed flights
     saturation: Any  # [A] share of commands at a limit
 
 
 def predict(
-    policy: Policy,
+    policy: Policy | GeometricController,
     ensemble: Residual,
     switches: Switches,
     path: Path,
@@ -56,6 +56,7 @@ def predict(
     stressed = believed.draw_stress(key, scale, members * each)
     stressed = jax.tree.map(lambda x: x.reshape((members, each, *x.shape[1:])), stressed)
     plain = Stress.none((members, 1))
+    plain = plain._replace(noise=jnp.full((members, 1), scale.noise))
     vehicles = jax.tree.map(lambda a, b: jnp.concatenate([a, b], axis=1), plain, stressed)
 
     def at(time_scale: jax.Array) -> tuple[jax.Array, jax.Array]:
@@ -78,7 +79,7 @@ def predict(
 
 
 def _fly(
-    policy: Policy,
+    policy: Policy | GeometricController,
     member: Residual,
     switches: Switches,
     path: Path,
@@ -94,10 +95,12 @@ def _fly(
     state = ModelState(
         jnp.tile(start, (count, 1)), jnp.zeros((count, 3)), jnp.tile(jnp.eye(3), (count, 1, 1))
     )
-    flying = Flying(state, jnp.tile(COMMAND_HOVER, (count, COMMANDS + 1, 1)))
+    memory = () if isinstance(policy, Policy) else policy.start()
+    memory = jax.tree.map(lambda leaf: jnp.tile(leaf, (count, *(1,) * leaf.ndim)), memory)
+    flying = Flying(state, jnp.tile(COMMAND_HOVER, (count, COMMANDS + 1, 1)), memory)
     # The references of the whole flight at once: they do not depend on the vehicle.
     clock = clocks.start(time_scale, ramp_s)
-    moments = jnp.arange(ticks)[:, None] * CONTROL_DT + jnp.asarray(PREVIEW_S)[None]
+    moments = jnp.arange(ticks)[:, None] * CONTROL_DT + jnp.asarray(policy.preview_s())[None]
     references = reference_state(path, *clocks.shifted(clock, moments))
     low, high = policy.limits.low, policy.limits.high
     after_ramp = jnp.arange(ticks) * CONTROL_DT >= ramp_s

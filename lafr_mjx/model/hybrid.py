@@ -80,7 +80,7 @@ def step(
     return ModelState(
         position + sixth * (velocity + 2.0 * v2 + 2.0 * v3 + v4),
         velocity + sixth * (a1 + 2.0 * a2 + 2.0 * a3 + a4),
-        rotation @ so3.exp(sixth * (w1 + 2.0 * w2 + 2.0 * w3 + w4)),
+        so3.straightened(rotation @ so3.exp(sixth * (w1 + 2.0 * w2 + 2.0 * w3 + w4))),
     )
 
 
@@ -96,7 +96,7 @@ def held_step(
     thrust = command[..., :1]
     turn = dt * (command[..., 1:] + extra_rates)
     middle = state.rotation @ so3.exp(0.5 * turn)
-    end = state.rotation @ so3.exp(turn)
+    end = so3.straightened(state.rotation @ so3.exp(turn))
     constant = acceleration - jnp.array(_DOWN)
     a0 = thrust * state.rotation[..., 2] + constant
     a1 = thrust * middle[..., 2] + constant

@@ -24,11 +24,14 @@ from lafr_mjx.types import COMMAND_HOVER, COMMAND_SCALE
 if TYPE_CHECKING:
     from lafr_mjx.model.state import ModelState
 
-COMMANDS = 7
-"""Commands that the model remembers, newest first: u_k, u_{k-1}, ... (140 ms)."""
+COMMANDS = 9
+"""Commands that the model remembers, newest first: u_k, u_{k-1}, ... (180 ms)."""
 
 _ACCELERATION_SCALE = 5.0  # m/s² per unit of the network's output
 _RATE_SCALE = 4.0  # rad/s
+_LAG_SCALE = 30.0
+"""Logits per unit of the lag's parameters: one flight must be enough to learn a long delay,
+and Adam moves each parameter by little more than its learning rate in a step."""
 _FEATURES = 3 + 3 + 9 + 4 + 4 * COMMANDS
 
 
@@ -62,18 +65,18 @@ class Residual(NamedTuple):
     """Parameters θ; an ensemble has a leading axis on every leaf of `layers` and `lag`."""
 
     layers: tuple[mlp.Layer, ...]
-    lag: Any  # [3, COMMANDS] logits of the lag: thrust, roll and pitch, yaw
+    lag: Any  # [3, COMMANDS] logits of the lag / 30: thrust, roll and pitch, yaw
 
 
 def create(rng: np.random.Generator, hidden: int = 64) -> Residual:
     """A residual that is nearly zero, with the expected lag."""
     layers = mlp.create(rng, (_FEATURES, hidden, hidden, 6), last_scale=0.01)
-    return Residual(layers, np.log(np.maximum(LAG_PRIOR, 1e-4)))
+    return Residual(layers, np.log(np.maximum(LAG_PRIOR, 1e-4)) / _LAG_SCALE)
 
 
 def lag_weights(residual: Residual, switches: Switches) -> jax.Array:
     """Weights w [..., 3, COMMANDS] of the effective command; each row sums to one."""
-    learned = jax.nn.softmax(residual.lag[..., 1:], axis=-1)
+    learned = jax.nn.softmax(_LAG_SCALE * residual.lag[..., 1:], axis=-1)
     learned = jnp.concatenate([jnp.zeros_like(learned[..., :1]), learned], axis=-1)
     on = jnp.asarray(switches.learned_lag)[:, None]
     return on * learned + (1.0 - on) * jnp.asarray(switches.fixed_lag)

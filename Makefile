@@ -8,11 +8,13 @@ STAMPS := $(VENV)/.stamps
 DEMO := runs/demo-$(shell date +%Y%m%d-%H%M%S)
 
 .DEFAULT_GOAL := help
-.PHONY: help demo test lint docs format clean
+.PHONY: help demo test lint docs format clean test-hil soak
 
 help:
-	@echo "make demo    install, adapt a policy on the figure-8 in 5 m/s wind (about 4 minutes)"
+	@echo "make demo    install, adapt a policy on the figure-8 in 5 m/s wind, make a video of it (5 minutes)"
 	@echo "make test    install and run all tests"
+	@echo "make test-hil  flights on the software drone, in real time"
+	@echo "make soak    every fault many times (hours)"
 	@echo "make lint    ruff and pyright"
 	@echo "make docs    build the documentation into site/"
 	@echo "make format  let ruff format the code"
@@ -32,11 +34,23 @@ $(STAMPS)/dev: $(STAMPS)/user
 	@touch $@
 
 demo: $(STAMPS)/user
-	@echo "Twelve flights with learning after each: about 4 minutes on two cores."
+	@echo "Twelve flights with learning after each, then a video: about 5 minutes on two cores."
 	$(BIN)/lafr-mjx adapt figure8 --scenario wind5 --out $(DEMO)
+	@$(BIN)/lafr-mjx view $(DEMO) --video $(DEMO)/video.mp4 --strobe $(DEMO)/strobe.png || { \
+		echo "The run is complete. For its pictures: $(BIN)/lafr-mjx view $(DEMO) --video ..."; exit 1; }
+	@echo "Watch the video $(DEMO)/video.mp4 and look at $(DEMO)/strobe.png"
 
 test: $(STAMPS)/dev
 	$(BIN)/python -m pytest -n 2 --dist loadfile
+
+# Real time and real processes: one after the other, and nothing else beside it.
+test-hil: $(STAMPS)/dev
+	$(BIN)/python -m pytest -p no:xdist tests/hil
+
+# Every fault 20 times at random moments on a simulated clock, and 3 times in real time.
+soak: $(STAMPS)/dev
+	LAFR_HIL_REPEATS=20 LAFR_HIL_REALTIME_REPEATS=3 $(BIN)/python -m pytest -p no:xdist \
+		tests/hil/test_flights.py tests/hil/test_realtime.py
 
 lint: $(STAMPS)/dev
 	$(BIN)/ruff check .

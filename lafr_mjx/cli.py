@@ -13,8 +13,12 @@ import lafr_mjx
 from lafr_mjx.errors import InputError, RunError
 from lafr_mjx.experiments.adapt import Adapt
 from lafr_mjx.experiments.bench_plant import BenchPlant
+from lafr_mjx.experiments.bounds import Bounds
+from lafr_mjx.experiments.check_claims import CheckClaims
+from lafr_mjx.experiments.fit import Fit
 from lafr_mjx.experiments.fly import Fly
 from lafr_mjx.experiments.listing import List
+from lafr_mjx.experiments.view import View
 
 _DESCRIPTION = """Learn agile quadrotor flight while flying.
 
@@ -23,6 +27,12 @@ lafr-mjx list
 lafr-mjx adapt figure8 --scenario wind5
 
 lafr-mjx fly figure8 --scenario wind5
+
+lafr-mjx view runs/figure8-wind5-ours-0
+
+lafr-mjx fit flight.npz
+
+lafr-mjx bounds figure8
 
 lafr-mjx bench plant
 
@@ -36,8 +46,12 @@ def _app() -> tyro.extras.SubcommandApp:
     app = tyro.extras.SubcommandApp()
     # tyro types the argument as a function; a dataclass is one for it, too.
     app.command(Adapt, name="adapt")  # pyright: ignore
+    app.command(Bounds, name="bounds")  # pyright: ignore
+    app.command(CheckClaims, name="check-claims")  # pyright: ignore
     app.command(Fly, name="fly")  # pyright: ignore
+    app.command(Fit, name="fit")  # pyright: ignore
     app.command(List, name="list")  # pyright: ignore
+    app.command(View, name="view")  # pyright: ignore
     app.command(bench, name="bench", help="Measure speed, each figure beside its yardstick.")
     return app
 

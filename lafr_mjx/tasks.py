@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import math
 from dataclasses import dataclass
+from functools import cached_property
 from typing import TYPE_CHECKING
 
 import numpy as np
@@ -88,6 +89,13 @@ class Task:
             ahead = np.asarray(derivatives(self.path, 0.01 * self.lap_s))[0, :3]
             velocity = ahead - self.start_position
         return velocity / np.linalg.norm(velocity)
+
+    @cached_property
+    def peak_acceleration(self) -> float:
+        """Largest acceleration along the path at time scale 1 [m/s²]; it grows with 1/α²."""
+        phases = np.linspace(0.0, self.lap_s, 1000)
+        second = np.asarray(derivatives(self.path, phases))[:, 2, :3]
+        return float(np.linalg.norm(second, axis=-1).max())
 
     def flight_s(self, time_scale: float) -> float:
         """Duration of a flight at a time scale: the ramp and one lap, 8 s at least."""

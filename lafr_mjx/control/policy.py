@@ -19,6 +19,10 @@ if TYPE_CHECKING:
     from lafr_mjx.arrays import Array
 
 
+_REACH = 1.3
+"""Of tanh, before it is clipped: without it the limits could be approached, never used."""
+
+
 class Policy(NamedTuple):
     """Parameters φ and the limits of its commands; implements the `Controller` protocol."""
 
@@ -50,7 +54,7 @@ def act(policy: Policy, observation: Array) -> Array:
     low, high = policy.limits.low, policy.limits.high
     # Each side of hover is scaled by its own range, so that zero output is hover. The kink in
     # the thrust's slope there is mild (9.81 below, 15.19 above).
-    squashed = xp.tanh(output)
+    squashed = xp.clip(_REACH * xp.tanh(output), -1.0, 1.0)
     hover = COMMAND_HOVER
     command = hover + xp.where(squashed >= 0.0, squashed * (high - hover), squashed * (hover - low))
     # Rounding may pass a limit by its last digit.

@@ -36,12 +36,18 @@ class Adapt:
     """Name of a shipped scenario, or path of a scenario file; by default the task's own."""
     vehicle: str = "lafr192"
     """Name of a shipped vehicle, or path of a vehicle profile."""
-    method: Literal["ours", "baseline", "lotf", "anchor-only", "residual-only"] = "ours"
-    """Which parts of the method are on."""
+    method: Literal["ours", "baseline", "lotf", "anchor-only", "residual-only", "geometric"] = (
+        "ours"
+    )
+    """Which parts of the method are on; 'geometric' is the classical controller."""
+    ats: Literal["verified", "paper", "hold"] = "verified"
+    """How the time scale is chosen: verified in the model first, as printed, or never changed."""
     iterations: int = 12
     """Flights, each followed by learning."""
     seed: int = 0
     """Seed of the plant's noise and of the learner."""
+    plant: int = 0
+    """Which plant of a randomised scenario, drawn with the seed."""
     engine: Literal["mjx", "freebody"] = "mjx"
     """Physics: any vehicle, or the fast step for one rigid body (the same motion)."""
     out: Path | None = None
@@ -56,6 +62,10 @@ class Adapt:
         check_writable(self.json)
         if not 1 <= self.iterations <= 1000:
             raise InputError(f"--iterations {self.iterations}: must be from 1 to 1000")
+        if not 0 <= self.plant < 2**31:
+            raise InputError(f"--plant {self.plant}: must be from 0 to {2**31 - 1}")
+        if self.ats == "paper" and self.method == "geometric":
+            raise InputError("--ats paper: differentiates a policy; 'geometric' has none")
         if not 0 <= self.seed < 2**31:
             raise InputError(f"--seed {self.seed}: must be from 0 to {2**31 - 1}")
         from lafr_mjx.experiments.adaptation import AdaptationJob
@@ -74,8 +84,11 @@ class Adapt:
             iterations=self.iterations,
             seed=self.seed,
             engine=self.engine,
+            ats=self.ats,
+            plant=self.plant,
         )
         name = f"{job.task.name}-{job.scenario.name}-{self.method}-{self.seed}"
+        name += "" if self.ats == "verified" else f"-{self.ats}"
         with RunFolder.create(self.out or Path("runs") / name, job.config()) as folder:
             self._work(folder, job)
 

@@ -12,6 +12,8 @@ from typing import TYPE_CHECKING, Any, Protocol
 import jax
 
 from lafr_mjx import compilation_cache
+from lafr_mjx.control.geometric import geometric_controller
+from lafr_mjx.control.policy import Policy
 from lafr_mjx.control.policy_file import save_policy
 from lafr_mjx.errors import InputError
 from lafr_mjx.experiments.adapt import record_of
@@ -25,18 +27,22 @@ from lafr_mjx.tasks import Task, load_task
 if TYPE_CHECKING:
     from lafr_mjx.experiments.run_folder import RunFolder
 
-_KEYS = ("task", "scenario", "vehicle", "method", "iterations", "seed", "engine")
+_KEYS = ("task", "scenario", "vehicle", "method", "iterations", "seed", "engine", "ats", "plant")
 
 
 class Report(Protocol):
     """Who is told about the progress."""
 
-    def base_policy(self, seconds: float, cached: bool) -> None:
-        """The base policy is ready."""
+    def ready(self, text: str) -> None:
+        """What flies first is there; says where it comes from."""
         ...
 
     def before(self, iteration: int) -> None:
         """An iteration begins."""
+        ...
+
+    def stage(self, name: str) -> None:
+        """A part of the iteration begins: fly, calibrate, improve, accelerate."""
         ...
 
     def after(self, record: dict[str, Any]) -> None:
@@ -61,7 +67,7 @@ class AdaptationJob:
         given = given | {"scenario": given["scenario"] or task.scenario}
         # Files of the user's are remembered by their full path: a run may go on from anywhere.
         given |= {key: _full_path(given[key]) for key in ("task", "scenario", "vehicle")}
-        scenario = load_scenario(given["scenario"]).drawn(given["seed"])
+        scenario = load_scenario(given["scenario"]).drawn(given["seed"], given["plant"])
         methods.settings_of(given["method"])
         return AdaptationJob(given, task, scenario, vehicle)
 
@@ -114,21 +120,27 @@ class AdaptationJob:
             "learner": _plain(methods.settings_of(self.given["method"])._asdict()),
         }
 
+    def _first_policy(self, report: Report, seed: int) -> Any:
+        if self.given["method"] == "geometric":
+            report.ready("The classical controller flies as it is; only the model is learned.")
+            return geometric_controller(self.vehicle.limits)
+        started = time.monotonic()
+        policy, cached = pretrain.base_policy(
+            self.task.path, self.vehicle.limits, self.task.start_time_scale, seed
+        )
+        jax.block_until_ready(policy)
+        seconds = time.monotonic() - started
+        where = "from the cache" if cached else f"trained in {seconds:.0f} s"
+        report.ready(f"Base policy: {where}.")
+        return policy
+
     def work(self, folder: RunFolder, report: Report) -> None:
         """Fly what is left of the run; each finished iteration is safe on disk."""
         compilation_cache.enable()
         seed = int(self.given["seed"])
         plant = Plant(self.vehicle, self.scenario, fans=self.task.fans, engine=self.given["engine"])
         settings = methods.settings_of(self.given["method"])
-        settings = settings._replace(
-            ats=settings.ats._replace(error_threshold=self.task.error_threshold_m)
-        )
-        started = time.monotonic()
-        policy, cached = pretrain.base_policy(
-            self.task.path, self.vehicle.limits, self.task.start_time_scale, seed
-        )
-        jax.block_until_ready(policy)
-        report.base_policy(time.monotonic() - started, cached)
+        policy = self._first_policy(report, seed)
         run = plant.start(seed)
         state = adapt.start(policy, self.task.start_time_scale, seed)
         done = 0
@@ -143,14 +155,18 @@ class AdaptationJob:
         for iteration in range(done, int(self.given["iterations"])):
             report.before(iteration)
             started = time.monotonic()
-            run, state, flown = adapt.iterate(plant, run, state, self.task, settings)
+            run, state, flown = adapt.iterate(
+                plant, run, state, self.task, settings,
+                rule=self.given["ats"], stage=report.stage,
+            )  # fmt: skip
             jax.block_until_ready(state)
             metrics = flight_metrics(flown.rollout, self.task, self.vehicle.limits)
             record = record_of(metrics, flown, iteration, time.monotonic() - started)
             folder.save_rollout(iteration, jax.device_get(flown.rollout))
             folder.append_iteration(record)
             folder.save_checkpoint(iteration, (run.state, state))
-            save_policy(folder.path / "policy.npz", state.policy)
+            if isinstance(state.policy, Policy):
+                save_policy(folder.path / "policy.npz", state.policy)
             report.after(record)
 
 

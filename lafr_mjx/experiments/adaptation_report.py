@@ -6,6 +6,7 @@ import json
 from typing import TYPE_CHECKING, Any
 
 from rich.console import Console
+from rich.progress import BarColumn, Progress, TextColumn, TimeElapsedColumn
 
 if TYPE_CHECKING:
     from lafr_mjx.experiments.adaptation import AdaptationJob
@@ -25,6 +26,14 @@ _PAPER = {
     ("figure8", "nominal"): (2.2, 7.2, 2.60),
     ("figure8", "wind5"): (2.6, 6.8, None),
     ("shuttle", "nominal"): (2.0, 7.3, 2.30),
+}
+
+
+_STAGES = {
+    "fly": "flying",
+    "calibrate": "fitting the residuals",
+    "improve": "training the policy",
+    "accelerate": "verifying time scales",
 }
 
 
@@ -54,18 +63,31 @@ class AdaptationReport:
         self.flown_s = 0.0
         self._status: Any = None
 
-    def base_policy(self, seconds: float, cached: bool) -> None:
-        """The base policy is ready."""
-        where = "from the cache" if cached else f"trained in {seconds:.0f} s"
-        self.console.print(f"Base policy: {where}.\n\n[bold]{_HEAD}[/bold]\n[dim]{_UNITS}[/dim]")
+    def ready(self, text: str) -> None:
+        """What flies first is there."""
+        self.console.print(f"{text}\n\n[bold]{_HEAD}[/bold]\n[dim]{_UNITS}[/dim]")
         for record in self.folder.iterations():
             self._row(record)
 
     def before(self, iteration: int) -> None:
         """An iteration begins."""
         total = self.job.given["iterations"]
-        self._status = self.console.status(f"flight {iteration + 1} of {total}, then learning ...")
+        self._status = Progress(
+            TextColumn(f"flight {iteration + 1} of {total}"),
+            BarColumn(bar_width=24),
+            TextColumn("{task.description}"),
+            TimeElapsedColumn(),
+            console=self.console,
+            transient=True,
+        )
+        self._status.add_task("", total=len(_STAGES))
         self._status.start()
+
+    def stage(self, name: str) -> None:
+        """A part of the iteration begins."""
+        if self._status is not None:
+            done = list(_STAGES).index(name)
+            self._status.update(self._status.task_ids[0], completed=done, description=_STAGES[name])
 
     def after(self, record: dict[str, Any]) -> None:
         """An iteration is done and stored."""
@@ -76,6 +98,7 @@ class AdaptationReport:
         """Take the moving line off the terminal."""
         if self._status is not None:
             self._status.stop()
+            self._status = None
 
     def _row(self, record: dict[str, Any]) -> None:
         self.flown_s += record["flight_time_s"]

@@ -35,7 +35,7 @@ if TYPE_CHECKING:
 
     from lafr_mjx.types import Rollout
 
-SCHEMA_VERSION = 1
+SCHEMA_VERSION = 2
 
 _CONFIG = "config.toml"
 _ITERATIONS = "iterations.jsonl"

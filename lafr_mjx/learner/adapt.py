@@ -101,7 +101,7 @@ def iterate(
     key = jax.random.fold_in(jax.random.wrap_key_data(state.key), 1_000_000 + iteration)
     guard = {
         "dither": jnp.float32(max(0.3, 0.6**iteration)),
-        "slow_from": surprising_error(state.ats.predicted),
+        "slow_from": surprising_error(state.ats.expected),
         "key": jax.random.key_data(key),
     }
     if isinstance(state.policy, Policy):

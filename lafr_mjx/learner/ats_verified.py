@@ -22,6 +22,9 @@ MIN_TRUST, MAX_TRUST = 0.024, 0.2
 _SETTLING = 0.05
 """Trust region below which it grows no more: near the limit, laps shall settle."""
 
+_SURPRISED = 2.0
+"""Inflation from which on a flight's error does not speak for its speed."""
+
 CANDIDATES = 8
 """Time scales that are verified in each iteration."""
 
@@ -48,6 +51,7 @@ class AtsState(NamedTuple):
 
     time_scale: Any  # α that was flown or is to be flown next
     predicted: Any  # m, peak error predicted for it
+    expected: Any  # m, the same with the ramp
     inflation: Any  # ρ >= 1
     trust: Any  # δ, largest relative step
     floor: Any  # α below which we do not go, after a violation
@@ -58,7 +62,13 @@ def initial(time_scale: Any) -> AtsState:
     """Before the first flight, for which nothing was predicted."""
     one = jnp.float32(1.0)
     return AtsState(
-        jnp.float32(time_scale), jnp.nan * one, one, MAX_TRUST * one, 0.0 * one, jnp.bool_(True)
+        time_scale=jnp.float32(time_scale),
+        predicted=jnp.nan * one,
+        expected=jnp.nan * one,
+        inflation=one,
+        trust=MAX_TRUST * one,
+        floor=0.0 * one,
+        reached=jnp.bool_(True),
     )
 
 
@@ -94,8 +104,7 @@ def propose(
     untrained = first & (flown_error > settings.error_threshold)
     candidate = jnp.where(untrained, state.time_scale, candidate)
     candidate = jnp.clip(candidate, settings.fastest, settings.slowest)
-    memory = AtsState(state.time_scale, state.predicted, inflation, trust, floor, state.reached)
-    return memory, candidate
+    return state._replace(inflation=inflation, trust=trust, floor=floor), candidate
 
 
 def doubt(state: AtsState) -> jax.Array:
@@ -152,7 +161,8 @@ def choose(
 
     # Settle: what just flew well is not slowed down because the model doubts it; the flight
     # is the better witness.
-    calm = (flown_error < settings.settle_below) & ~first
+    # Not after a surprise, though: then the world has changed, and this speed is unproven.
+    calm = (flown_error < settings.settle_below) & ~first & (state.inflation < _SURPRISED)
     stay = calm & (~any_good | (chosen > state.time_scale))
     dead_band = any_good & (jnp.abs(chosen / state.time_scale - 1.0) < 0.008)
     chosen = jnp.where(dead_band & ~violated, state.time_scale, chosen)
@@ -165,8 +175,14 @@ def choose(
     )
     use_new = jnp.where(stay, better[0], any_good | better[1])
     at_rest = jnp.where(stay, 0, 1)
-    here = jnp.where(use_new, new_here.nominal_error[at_rest], old_here.nominal_error[at_rest])
-    predicted = jnp.where(stay | ~any_good, here, new.nominal_error[index])
+
+    def foretold(new: jax.Array, new_here: jax.Array, old_here: jax.Array) -> jax.Array:
+        """What was predicted for the choice."""
+        here = jnp.where(use_new, new_here[at_rest], old_here[at_rest])
+        return jnp.where(stay | ~any_good, here, new[index])
+
+    predicted = foretold(new.nominal_error, new_here.nominal_error, old_here.nominal_error)
+    expected = foretold(new.flight_error, new_here.flight_error, old_here.flight_error)
     fastest_passes = good[0]
     saturated = new.saturation[0] >= settings.saturation_limit
     bound = jnp.where(
@@ -182,6 +198,7 @@ def choose(
     new_state = AtsState(
         time_scale=time_scale,
         predicted=predicted,
+        expected=expected,
         inflation=state.inflation,
         trust=trust,
         floor=state.floor,

@@ -269,7 +269,11 @@ def accelerate_unverified(
     landscape = both(policy, time_scale=around)
     here = both(policy, time_scale=following[None])
     choice = ats.Choice(
-        memory._replace(time_scale=following, predicted=here.nominal_error[0]),
+        memory._replace(
+            time_scale=following,
+            predicted=here.nominal_error[0],
+            expected=here.flight_error[0],
+        ),
         jnp.bool_(True),
         bound,
     )

@@ -34,6 +34,7 @@ class Prediction(NamedTuple):
     time_scale: Any  # [A]
     nominal_error: Any  # [A] m, peak, of the model itself with noise (mean over the ensemble)
     disagreement: Any  # [A] m, standard deviation of that over the ensemble
+    flight_error: Any  # [A] m, as the nominal error, but with the ramp: what a guard expects
     stressed_error: Any  # [A] m, second largest peak of the stressed flights
     saturation: Any  # [A] share of commands at a limit
 
@@ -59,7 +60,7 @@ def predict(
     plain = plain._replace(noise=jnp.full((members, 1), scale.noise))
     vehicles = jax.tree.map(lambda a, b: jnp.concatenate([a, b], axis=1), plain, stressed)
 
-    def at(time_scale: jax.Array) -> tuple[jax.Array, jax.Array]:
+    def at(time_scale: jax.Array) -> tuple[jax.Array, jax.Array, jax.Array]:
         fly = jax.vmap(
             lambda member, vehicles: _fly(
                 policy, member, switches, path, time_scale, ramp_s, vehicles, key, ticks
@@ -67,12 +68,13 @@ def predict(
         )
         return fly(ensemble, vehicles)  # [members, 1 + each]
 
-    errors, saturation = jax.vmap(at)(time_scale)
+    errors, whole, saturation = jax.vmap(at)(time_scale)
     flat = errors[:, :, 1:].reshape((errors.shape[0], -1))
     return Prediction(
         time_scale=time_scale,
         nominal_error=jnp.mean(errors[:, :, 0], axis=1),
         disagreement=jnp.std(errors[:, :, 0], axis=1),
+        flight_error=jnp.mean(whole[:, :, 0], axis=1),
         stressed_error=jnp.sort(flat, axis=1)[:, -2],
         saturation=jnp.mean(saturation[:, :, 0], axis=1),
     )
@@ -88,8 +90,8 @@ def _fly(
     vehicles: Stress,
     key: jax.Array,
     ticks: int,
-) -> tuple[jax.Array, jax.Array]:
-    """Peak error after the ramp and share of saturated commands, [V] each."""
+) -> tuple[jax.Array, jax.Array, jax.Array]:
+    """Peak errors after and with the ramp, and share of saturated commands, [V] each."""
     count = vehicles.thrust_gain.shape[0]
     start = derivatives(path, jnp.float32(0.0))[0, :3]
     state = ModelState(
@@ -106,7 +108,7 @@ def _fly(
     after_ramp = jnp.arange(ticks) * CONTROL_DT >= ramp_s
 
     def tick(carry: tuple, now: tuple) -> tuple[tuple, None]:
-        flying, peak, saturated = carry
+        flying, peak, whole, saturated = carry
         wanted, counts, number = now
         noise = jax.random.normal(jax.random.fold_in(key, number), (count, 9))
         wanted = jax.tree.map(lambda leaf: jnp.broadcast_to(leaf, (count, *leaf.shape)), wanted)
@@ -116,11 +118,12 @@ def _fly(
         error = jnp.where(jnp.isfinite(error), jnp.minimum(error, 10.0), 10.0)
         at_limit = jnp.any(jnp.abs(command[:, 1:]) >= _NEAR_LIMIT * high[1:], axis=-1)
         at_limit = at_limit | (command[:, 0] >= _NEAR_LIMIT * high[0]) | (command[:, 0] <= low[0])
+        whole = jnp.maximum(whole, error)
         peak = jnp.where(counts, jnp.maximum(peak, error), peak)
         saturated = saturated + jnp.where(counts, at_limit, False)
-        return (moved, peak, saturated), None
+        return (moved, peak, whole, saturated), None
 
-    carry = (flying, jnp.zeros(count), jnp.zeros(count))
+    carry = (flying, jnp.zeros(count), jnp.zeros(count), jnp.zeros(count))
     xs = (references, after_ramp, jnp.arange(ticks))
-    (_, peak, saturated), _ = jax.lax.scan(tick, carry, xs)
-    return peak, saturated / jnp.maximum(jnp.sum(after_ramp), 1)
+    (_, peak, whole, saturated), _ = jax.lax.scan(tick, carry, xs)
+    return peak, whole, saturated / jnp.maximum(jnp.sum(after_ramp), 1)

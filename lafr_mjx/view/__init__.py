@@ -1,1 +1,1 @@
-"""Looking at runs: figures."""
+"""Looking at runs: figures, videos, the MuJoCo viewer, the web view."""

@@ -20,6 +20,8 @@ RUN = {
     "iterations": 4,
     "seed": 100,
     "engine": "freebody",
+    "ats": "verified",
+    "plant": 0,
 }
 
 
@@ -29,7 +31,10 @@ class Quiet:
     def __init__(self, stop_before=None):
         self.stop_before = stop_before
 
-    def base_policy(self, seconds, cached):
+    def ready(self, text):
+        pass
+
+    def stage(self, name):
         pass
 
     def before(self, iteration):
@@ -113,9 +118,10 @@ def test_the_learner_gets_nothing_but_what_was_sensed(finished):
 def test_all_methods_share_one_program(finished):
     """Switching parts of the method off changes leaves, not the program."""
     from lafr_mjx.learner import methods
-    from lafr_mjx.learner.improve import improve
+    from lafr_mjx.learner.improve import accelerate, calibrate, improve_policy
 
-    count = improve._cache_size()
+    programs = (calibrate, improve_policy, accelerate)
+    counts = [program._cache_size() for program in programs]
     job = AdaptationJob.build(**(RUN | {"method": "lotf", "iterations": 1}))
     structures = {
         str(jax.tree.structure(methods.settings_of(name)))
@@ -124,4 +130,50 @@ def test_all_methods_share_one_program(finished):
     assert len(structures) == 1
     with RunFolder.create(finished.parent / "lotf", job.config()) as folder:
         job.work(folder, Quiet())
-    assert improve._cache_size() == count
+    assert [program._cache_size() for program in programs] == counts
+
+
+def test_hold_keeps_the_time_scale(finished):
+    job = AdaptationJob.build(**(RUN | {"ats": "hold", "iterations": 3}))
+    with RunFolder.create(finished.parent / "hold", job.config()) as folder:
+        job.work(folder, Quiet())
+    records = without_wall_time(finished.parent / "hold")
+    assert {r["time_scale"] for r in records} == {job.task.start_time_scale}
+    assert {r["bound_by"] for r in records} == {"held"}
+    assert records[2]["rmse_m"] < records[0]["rmse_m"] / 2.0
+
+
+def test_the_printed_rule_steps_by_its_gradient(finished):
+    job = AdaptationJob.build(**(RUN | {"ats": "paper", "iterations": 3}))
+    with RunFolder.create(finished.parent / "paper", job.config()) as folder:
+        job.work(folder, Quiet())
+    records = without_wall_time(finished.parent / "paper")
+    scales = [r["time_scale"] for r in records]
+    # Far below the threshold the barrier is silent: a step of η λ_speed in α.
+    assert scales[2] - scales[1] == pytest.approx(-0.05, abs=5e-3)
+    assert records[1]["bound_by"] == "speed"
+
+
+def test_the_classical_controller_learns_only_its_speed(finished):
+    job = AdaptationJob.build(**(RUN | {"method": "geometric", "iterations": 3}))
+    path = finished.parent / "geometric"
+    with RunFolder.create(path, job.config()) as folder:
+        job.work(folder, Quiet())
+    records = without_wall_time(path)
+    assert not any(r["crashed"] for r in records)
+    assert records[-1]["time_scale"] < 0.95 * records[0]["time_scale"]
+    assert records[-1]["peak_speed_mps"] > 1.1 * records[0]["peak_speed_mps"]
+    # What the model predicts of the controller is what it then does.
+    for record in records[1:]:
+        assert record["peak_error_m"] < 2.0 * record["predicted_peak_error_m"] + 0.02
+    assert not (path / "policy.npz").exists()
+
+
+def test_a_plant_of_a_random_batch_can_be_flown_again():
+    first, second = (
+        AdaptationJob.build(**(RUN | {"scenario": "randomised", "plant": plant}))
+        for plant in (0, 3)
+    )
+    assert first.scenario.settings != second.scenario.settings
+    again = AdaptationJob.build(**second.given)
+    assert again.scenario.settings == second.scenario.settings

@@ -198,7 +198,7 @@ def test_windows_are_cut_in_order_and_marked():
     found = ats_paper.windows(make_rollout(34), 5, ramp_s=0.07)
     assert found.phase.shape == (6, 5)
     np.testing.assert_array_equal(found.state.position[2, :, 0], [10, 11, 12, 13, 14])
-    np.testing.assert_array_equal(found.commands[2, 0, :, 1], [10, 9, 8, 7, 6, 5, 4])
+    np.testing.assert_array_equal(found.commands[2, 0, :, 1], 10 - np.arange(COMMANDS))
     np.testing.assert_allclose(found.phase[1, 0], 2.0 * (0.1 - 0.01), rtol=1e-5)
     np.testing.assert_allclose(found.elapsed[3], CONTROL_DT * np.arange(5), atol=1e-6)
     # The ramp lies in the first window, the crash in the fifth.

@@ -14,6 +14,7 @@ from lafr_mjx.learner.ats_verified import CANDIDATES, MAX_TRUST, MIN_TRUST, AtsS
 from lafr_mjx.learner.verify import Prediction
 
 LIMITS = AtsSettings()
+GENTLE = AtsSettings(peak_acceleration=0.01)
 propose = jax.jit(ats.propose)
 candidates = jax.jit(ats.candidates)
 acceptable = jax.jit(ats.acceptable)
@@ -25,16 +26,19 @@ states = st.builds(
     AtsState,
     time_scale=scales,
     predicted=st.one_of(st.just(float("nan")), st.floats(0.0, 1.0)),
+    expected=st.floats(0.0, 1.0),
     inflation=st.floats(1.0, 4.0),
     trust=st.floats(MIN_TRUST, MAX_TRUST),
     floor=st.floats(0.0, 1.9),
+    reached=st.sampled_from([0.0, 1.0]),
 )
 rows = st.lists(st.floats(0.0, 0.4), min_size=CANDIDATES, max_size=CANDIDATES)
 check = settings(max_examples=150, deadline=None)
 
 
 def on_device(tree):
-    return jax.tree.map(lambda leaf: jnp.asarray(leaf, jnp.float32), tree)
+    tree = jax.tree.map(lambda leaf: jnp.asarray(leaf, jnp.float32), tree)
+    return tree._replace(reached=tree.reached > 0.5) if isinstance(tree, AtsState) else tree
 
 
 def predicted(time_scale, nominal, stressed=None, saturation=0.0):
@@ -42,22 +46,24 @@ def predicted(time_scale, nominal, stressed=None, saturation=0.0):
     nominal = np.broadcast_to(np.asarray(nominal, np.float32), time_scale.shape)
     stressed = nominal if stressed is None else stressed
     spread = [np.broadcast_to(np.float32(x), time_scale.shape) for x in (stressed, saturation)]
-    return on_device(Prediction(time_scale, nominal, 0.0 * nominal, *spread))
+    return on_device(Prediction(time_scale, nominal, 0.0 * nominal, 1.1 * nominal, *spread))
 
 
-def decide(state, flown, nominal, stressed=None, saturation=0.0, here=0.05, old=0.05):
+def decide(
+    state, flown, nominal, stressed=None, saturation=0.0, here=0.05, old=0.05, limits=LIMITS
+):
     """A whole iteration with given predictions at the candidates and where it flew."""
-    memory, fastest = propose(on_device(state), jnp.float32(flown), LIMITS)
-    tried = candidates(memory, fastest, LIMITS)
+    memory, fastest = propose(on_device(state), jnp.float32(flown), limits)
+    tried = candidates(memory, fastest, limits)
     new = predicted(tried, nominal, stressed, saturation)
     present = np.array([1.0, 1.15]) * float(state.time_scale)
     new_here, old_here = predicted(present, here), predicted(present, old)
-    choice = choose(memory, jnp.float32(flown), fastest, new, new_here, old_here, LIMITS)
+    choice = choose(memory, jnp.float32(flown), fastest, new, new_here, old_here, limits)
     return memory, fastest, choice, tried
 
 
-def remembered(time_scale=0.6, predicted=0.1, inflation=1.0, trust=0.1, floor=0.0):
-    return AtsState(time_scale, predicted, inflation, trust, floor)
+def remembered(time_scale=0.6, predicted=0.1, inflation=1.0, trust=0.1, floor=0.0, reached=True):
+    return AtsState(time_scale, predicted, predicted, inflation, trust, floor, reached)
 
 
 @check
@@ -141,12 +147,47 @@ def test_speeds_up_by_the_trust_region_when_all_is_well():
     assert choice.bound_by == ats.TRUST_REGION
     assert bool(choice.use_new_policy)
     assert float(choice.state.predicted) == pytest.approx(0.05)
+    assert float(choice.state.expected) == pytest.approx(0.055)
 
 
 def test_speed_binds_at_the_fastest():
-    _, _, choice, _ = decide(remembered(time_scale=0.16), 0.1, 0.05)
+    # The path is so slow that its accelerations do not bind first.
+    _, _, choice, _ = decide(remembered(time_scale=0.16), 0.1, 0.05, limits=GENTLE)
     assert float(choice.state.time_scale) == pytest.approx(LIMITS.fastest, rel=1e-5)
     assert choice.bound_by == ats.SPEED
+
+
+def test_a_step_adds_no_more_than_some_acceleration():
+    for time_scale in (0.9, 0.4, 0.28):
+        memory, fastest = propose(
+            on_device(remembered(time_scale, trust=MAX_TRUST)), jnp.float32(0.1), LIMITS
+        )
+        more = LIMITS.peak_acceleration * (1.0 / float(fastest) ** 2 - 1.0 / time_scale**2)
+        assert more <= LIMITS.acceleration_step + 1e-3
+        by_trust = time_scale * (1.0 - float(memory.trust))
+        if time_scale < 0.5:
+            assert more == pytest.approx(LIMITS.acceleration_step, rel=1e-3)
+            assert float(fastest) > by_trust
+        else:
+            assert float(fastest) == pytest.approx(by_trust, rel=1e-5)
+
+
+def test_region_grows_only_after_a_full_step_and_not_while_settling():
+    def trust_after(**state):
+        return float(propose(on_device(remembered(**state)), jnp.float32(0.1), LIMITS)[0].trust)
+
+    assert trust_after(trust=0.1, reached=True) == pytest.approx(0.115)
+    assert trust_after(trust=0.1, reached=False) == pytest.approx(0.1)
+    assert trust_after(trust=0.03, reached=True) == pytest.approx(0.03)
+
+
+def test_stress_is_less_where_predictions_held():
+    def doubt(inflation):
+        return float(ats.doubt(on_device(remembered(inflation=inflation))))
+
+    assert doubt(1.0) == pytest.approx(0.6)
+    assert doubt(1.2) == pytest.approx(0.8)
+    assert doubt(3.0) == pytest.approx(1.0)
 
 
 def test_verification_binds_where_the_model_doubts():

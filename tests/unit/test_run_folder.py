@@ -24,7 +24,7 @@ import numpy as np
 import pytest
 
 from lafr_mjx.errors import InputError, RunError
-from lafr_mjx.experiments.run_folder import RunFolder
+from lafr_mjx.experiments.run_folder import SCHEMA_VERSION, RunFolder
 from lafr_mjx.experiments.toml_text import toml_text
 from lafr_mjx.types import Reference, Rollout, State
 
@@ -75,7 +75,7 @@ def test_config_comes_back_from_the_file(tmp_path):
     with RunFolder.create(tmp_path / "a" / "run", CONFIG) as run:
         assert run.config == CONFIG
     written = tomllib.loads((tmp_path / "a" / "run" / "config.toml").read_text("utf-8"))
-    assert written.pop("schema_version") == 1
+    assert written.pop("schema_version") == SCHEMA_VERSION
     assert written.pop("lafr_mjx_version")
     assert written == CONFIG
     assert RunFolder.open(tmp_path / "a" / "run").config == CONFIG
@@ -158,12 +158,16 @@ def test_another_schema_names_the_version_that_can_read_it(tmp_path):
     RunFolder.create(tmp_path, CONFIG).close()
     file = tmp_path / "config.toml"
     text = file.read_text("utf-8")
-    newer = text.replace("schema_version = 1", "schema_version = 7")
+    newer = text.replace(f"schema_version = {SCHEMA_VERSION}", "schema_version = 77")
     newer = newer.replace('lafr_mjx_version = "', 'lafr_mjx_version = "9.')
     file.write_text(newer, "utf-8")
-    with pytest.raises(InputError, match=r"schema_version 7.*reads 1.*written by lafr-mjx 9\."):
+    with pytest.raises(InputError, match=r"schema_version 77.*reads \d.*written by lafr-mjx 9\."):
         RunFolder.open(tmp_path)
-    for bad in ("", "[", text.replace("schema_version = 1", "schema_version = true")):
+    for bad in (
+        "",
+        "[",
+        text.replace(f"schema_version = {SCHEMA_VERSION}", "schema_version = true"),
+    ):
         file.write_text(bad, "utf-8")
         with pytest.raises(InputError, match=r"config\.toml"):
             RunFolder.open(tmp_path)
@@ -454,7 +458,7 @@ import numpy as np
 import orbax.checkpoint
 sys.path.insert(0, sys.argv[2])
 from test_run_folder import CONFIG, rollout
-from lafr_mjx.experiments.run_folder import RunFolder
+from lafr_mjx.experiments.run_folder import SCHEMA_VERSION, RunFolder
 from pathlib import Path
 
 def go_on(path, log):

@@ -16,7 +16,8 @@ from lafr_mjx.plant.vehicle import load_vehicle
 
 SHIPPED = (
     "battery", "combined", "fan", "nominal", "payload", "payload-midway", "propeller",
-    "randomised", "still", "wind-midway", "wind5",
+    "randomised",
+    "randomised-noisy", "still", "wind-midway", "wind5",
 )  # fmt: skip
 
 

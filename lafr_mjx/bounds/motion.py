@@ -1,0 +1,64 @@
+"""An optimal motion as dense samples: what the check integrates and the figures come from."""
+
+from __future__ import annotations
+
+from typing import NamedTuple
+
+import numpy as np
+
+
+class Motion(NamedTuple):
+    """N intervals with M (odd) samples each, at equal steps of a variable x.
+
+    Inputs may jump between intervals, so both ends of each interval are sampled. x is the time
+    or anything that grows with it; `slowness` is dt/dx.
+    """
+
+    width: np.ndarray  # [N] of each interval in x
+    slowness: np.ndarray  # [N, M] s per unit of x
+    command: np.ndarray  # [N, M, 4] thrust [m/s²] and body rates [rad/s]
+    rotors: np.ndarray | None  # [N, M, 4] N, rotor thrusts; None for the CTBR vehicle
+    position: np.ndarray  # [N, M, 3] m, where the vehicle is claimed to be
+    velocity: np.ndarray  # [N, M, 3] m/s
+    angles: np.ndarray  # [N, M, 3] rad: roll, pitch, yaw; R = Rz(yaw) Ry(pitch) Rx(roll)
+    phase: np.ndarray  # [N, M] s, of the path; where it lies beside it
+
+    @property
+    def time(self) -> np.ndarray:
+        """[N, M] s since the start, by Simpson's rule."""
+        step = self.width[:, None] / (self.slowness.shape[1] - 1)
+        left, middle, right = (self.slowness[:, i : self.slowness.shape[1] - 2 + i : 2]
+                               for i in range(3))  # fmt: skip
+        pairs = step / 3.0 * (left + 4.0 * middle + right)
+        half = step / 12.0 * (5.0 * left + 8.0 * middle - right)
+        ends = np.cumsum(pairs).reshape(pairs.shape)
+        starts = ends - pairs
+        time = np.empty_like(self.slowness)
+        time[:, 0:-1:2] = starts
+        time[:, 1::2] = starts + half
+        time[:, -1] = ends[:, -1]
+        return time
+
+    @property
+    def duration(self) -> float:
+        """Time from start to end [s]."""
+        return float(self.time[-1, -1])
+
+
+def rotation_of(angles: np.ndarray) -> np.ndarray:
+    """[..., 3] roll, pitch and yaw to [..., 3, 3] matrices, body to world."""
+    (sr, sp, sy), (cr, cp, cy) = (np.moveaxis(f(angles), -1, 0) for f in (np.sin, np.cos))
+    rows = (
+        (cy * cp, cy * sp * sr - sy * cr, cy * sp * cr + sy * sr),
+        (sy * cp, sy * sp * sr + cy * cr, sy * sp * cr - cy * sr),
+        (-sp, cp * sr, cp * cr),
+    )
+    return np.stack([np.stack(row, axis=-1) for row in rows], axis=-2)
+
+
+def angles_of(rotation: np.ndarray, yaw: np.ndarray) -> np.ndarray:
+    """Roll, pitch and yaw [..., 3] of a matrix whose yaw is known, upright or not."""
+    x, y, z = np.moveaxis(rotation[..., 2], -1, 0)
+    ahead, left = np.cos(yaw) * x + np.sin(yaw) * y, np.cos(yaw) * y - np.sin(yaw) * x
+    roll = -np.arcsin(np.clip(left, -1.0, 1.0))
+    return np.stack([roll, np.arctan2(ahead, z), yaw], axis=-1)

@@ -1,0 +1,111 @@
+"""Many adaptation runs, each in its own folder, by a few processes. Resumable."""
+
+from __future__ import annotations
+
+import multiprocessing
+import os
+from concurrent.futures import Future, ProcessPoolExecutor, as_completed
+from pathlib import Path
+from typing import TYPE_CHECKING, Any, NamedTuple
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Sequence
+
+
+class RunSpec(NamedTuple):
+    """One adaptation run, by the names that the command line uses."""
+
+    task: str
+    scenario: str
+    method: str = "ours"
+    ats: str = "verified"
+    seed: int = 0
+    plant: int = 0
+    iterations: int = 12
+    engine: str = "mjx"
+    vehicle: str = "lafr192"
+
+    @property
+    def name(self) -> str:
+        """Name of its folder."""
+        rule = "" if self.ats == "verified" else f"-{self.ats}"
+        plant = f"-plant{self.plant}" if self.scenario.startswith("randomised") else ""
+        return f"{self.task}-{self.scenario}-{self.method}{rule}-seed{self.seed}{plant}"
+
+    @property
+    def command(self) -> str:
+        """The command that repeats it."""
+        words = [f"lafr-mjx adapt {self.task} --scenario {self.scenario} --method {self.method}"]
+        words += [f"--{key} {value}" for key, value in self._asdict().items()
+                  if key in ("ats", "seed", "plant", "iterations", "engine")]  # fmt: skip
+        return " ".join(words)
+
+
+class _Silent:
+    """A report for runs that nobody watches one by one."""
+
+    def ready(self, text: str) -> None:
+        """Nothing is printed."""
+
+    def before(self, iteration: int) -> None:
+        """Nothing is printed."""
+
+    def stage(self, name: str) -> None:
+        """Nothing is printed."""
+
+    def after(self, record: dict[str, Any]) -> None:
+        """Nothing is printed."""
+
+
+def finished(spec: RunSpec, folder: Path) -> bool:
+    """Whether the run is complete on disk."""
+    from lafr_mjx.experiments.run_folder import RunFolder
+
+    path = folder / spec.name
+    return (path / "config.toml").is_file() and len(RunFolder.open(path).iterations()) >= int(
+        spec.iterations
+    )
+
+
+def fly(spec: RunSpec, folder: Path) -> RunSpec:
+    """Begin a run, or go on with it."""
+    from lafr_mjx.experiments.adaptation import AdaptationJob
+    from lafr_mjx.experiments.run_folder import RunFolder
+
+    path = folder / spec.name
+    if (path / "config.toml").is_file():
+        with RunFolder.open(path, resume=True) as run:
+            AdaptationJob.from_config(run.config).work(run, _Silent())
+        return spec
+    job = AdaptationJob.build(**spec._asdict())
+    with RunFolder.create(path, job.config()) as run:
+        job.work(run, _Silent())
+    return spec
+
+
+def fly_all(
+    specs: Sequence[RunSpec],
+    folder: Path,
+    processes: int,
+    told: Callable[[RunSpec, Exception | None], None],
+) -> None:
+    """Fly what is not finished; `told` hears of each run that ends, and of one that failed."""
+    left = [spec for spec in specs if not finished(spec, folder)]
+    if not left:
+        return
+    context = multiprocessing.get_context("spawn")
+    pool = ProcessPoolExecutor(processes, context, _one_thread_each, (processes,))
+    try:
+        flown: dict[Future, RunSpec] = {pool.submit(fly, spec, folder): spec for spec in left}
+        for done in as_completed(flown):
+            error = done.exception()
+            told(flown[done], error if isinstance(error, Exception) else None)
+    finally:
+        pool.shutdown(wait=True, cancel_futures=True)
+
+
+def _one_thread_each(processes: int) -> None:
+    """Before JAX is imported: processes that share the cores do not also split their work."""
+    if processes > 1:
+        flags = os.environ.get("XLA_FLAGS", "")
+        os.environ["XLA_FLAGS"] = f"{flags} --xla_cpu_multi_thread_eigen=false".strip()

@@ -1,0 +1,61 @@
+"""`python -m lafr_mjx.hil`: flights on Agilicious drones, and on a software one.
+
+Exit status: 0 success, 1 a run that failed, 2 bad input.
+"""
+
+from __future__ import annotations
+
+import sys
+
+import tyro
+
+from lafr_mjx.errors import InputError, RunError
+from lafr_mjx.hil.commands.check import Check
+from lafr_mjx.hil.commands.fly import Fly
+from lafr_mjx.hil.commands.master import RunMaster
+from lafr_mjx.hil.commands.replay import Replay
+from lafr_mjx.hil.commands.sim_drone import SimDrone
+from lafr_mjx.hil.commands.stop import Stop
+
+_PROG = "python -m lafr_mjx.hil"
+_DESCRIPTION = """Flights on Agilicious drones, and on a software one.
+
+python -m lafr_mjx.hil fly figure8 --vehicle sim
+
+python -m lafr_mjx.hil check
+
+python -m lafr_mjx.hil sim-drone --scenario wind5
+
+python -m lafr_mjx.hil replay flight.bag --task figure8
+"""
+_COMMANDS = {
+    "fly": Fly,
+    "check": Check,
+    "replay": Replay,
+    "sim-drone": SimDrone,
+    "stop": Stop,
+    "master": RunMaster,
+}
+
+
+def main(arguments: list[str] | None = None) -> None:
+    """Parse the command line and run the command; ends the process with its status."""
+    app = tyro.extras.SubcommandApp()
+    for name, command in _COMMANDS.items():
+        app.command(command, name=name)  # pyright: ignore
+    try:
+        app.cli(prog=_PROG, description=_DESCRIPTION, args=arguments).run()
+    except InputError as error:
+        print(f"{_PROG}: {error}", file=sys.stderr)
+        sys.exit(2)
+    except RunError as error:
+        print(f"{_PROG}: {error}", file=sys.stderr)
+        sys.exit(1)
+    except KeyboardInterrupt:
+        print(f"{_PROG}: interrupted", file=sys.stderr)
+        sys.exit(130)
+    sys.exit(0)
+
+
+if __name__ == "__main__":
+    main()

@@ -1,0 +1,47 @@
+"""A bare 50 Hz loop: the yardstick of `check`. Prints its own punctuality as JSON.
+
+python -m lafr_mjx.hil.bare_loop SECONDS
+"""
+
+from __future__ import annotations
+
+import json
+import sys
+import time
+
+import numpy as np
+
+from lafr_mjx.hil.realtime import freeze_garbage, prefer
+
+
+def main() -> None:
+    """Sleep to the next tick, for so long."""
+    seconds = float(sys.argv[1])
+    prefer()
+    freeze_garbage()
+    period = 0.02
+    due = time.monotonic() + period
+    end = due + seconds
+    late = []
+    while due < end:
+        while (left := due - time.monotonic()) > 0.0:
+            time.sleep(left)
+        late.append(time.monotonic() - due)
+        due += period
+    values = 1e3 * np.array(late)
+    periods = (values / 20.0).astype(int)
+    print(
+        json.dumps(
+            {
+                "ticks": len(late),
+                "missed_deadlines": int(periods.sum()),
+                "wake_p50_ms": float(np.percentile(values, 50)),
+                "wake_p99_ms": float(np.percentile(values, 99)),
+                "wake_max_ms": float(values.max()),
+            }
+        )
+    )
+
+
+if __name__ == "__main__":
+    main()

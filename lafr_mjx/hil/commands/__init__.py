@@ -1,0 +1,1 @@
+"""The commands of `python -m lafr_mjx.hil`."""

@@ -1,0 +1,165 @@
+"""`check`: is this machine punctual enough to fly?"""
+
+from __future__ import annotations
+
+import contextlib
+import json as json_module
+import os
+import subprocess
+import sys
+import tempfile
+import time
+from dataclasses import dataclass
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+from lafr_mjx.errors import InputError, RunError
+from lafr_mjx.output import check_writable, write_json
+
+if TYPE_CHECKING:
+    import numpy as np
+
+_EDGES_MS = (0.0, 0.5, 1.0, 1.5, 2.0, 3.0, 5.0, 10.0, 20.0, float("inf"))
+
+
+@dataclass
+class Check:
+    """Fly the software drone and print how punctual the commands were, as a histogram.
+
+    python -m lafr_mjx.hil check
+
+    python -m lafr_mjx.hil check --seconds 20 --no-load --json latency.json
+
+    Latency is from the receipt of a state to the moment its command is with the kernel. A bare
+    50 Hz loop runs beside it as the yardstick. With --load a learner works at full load, niced.
+    """
+
+    seconds: float = 60.0
+    """Time in the policy's hands."""
+    load: bool = True
+    """Have a learner work beside it."""
+    policy: Path | None = None
+    """Policy to fly; by default the geometric controller, which takes longer to compute."""
+    json: Path | None = None
+    """Write the figures there, too."""
+
+    def run(self) -> None:
+        """Measure and judge."""
+        check_writable(self.json)
+        if not 2.0 <= self.seconds <= 3600.0:
+            raise InputError(f"--seconds {self.seconds}: must be from 2 to 3600")
+        with tempfile.TemporaryDirectory(prefix="lafr-mjx-check-") as name:
+            figures, latency = self._measure(Path(name))
+        print(_histogram(latency))
+        bare = figures["bare_loop"]
+        print(
+            f"missed deadlines {figures['missed_deadlines']} (in a row "
+            f"{figures['missed_in_a_row']}) in {figures['ticks']} ticks; latency p50 "
+            f"{figures['latency_p50_ms']:.2f} ms, p99 {figures['latency_p99_ms']:.2f} ms, most "
+            f"{figures['latency_max_ms']:.2f} ms; {figures['priority']}"
+        )
+        print(
+            f"bare loop: missed {bare['missed_deadlines']} in {bare['ticks']}, wakes late by p50 "
+            f"{bare['wake_p50_ms']:.2f} ms, p99 {bare['wake_p99_ms']:.2f} ms, most "
+            f"{bare['wake_max_ms']:.2f} ms"
+        )
+        write_json(self.json, figures)
+        allowed = max(1.0, self.seconds / 60.0)
+        if figures["missed_deadlines"] > allowed or figures["missed_in_a_row"] > 1:
+            raise RunError("this machine is not punctual enough to fly from")
+        if figures["latency_p99_ms"] > 3.0:
+            raise RunError("the latency is above 3 ms in more than 1 % of all ticks")
+
+    def _measure(self, folder: Path) -> tuple[dict[str, Any], np.ndarray]:
+        import numpy as np
+
+        from lafr_mjx.control.policy_file import load_policy
+        from lafr_mjx.hil.legs import Leg
+        from lafr_mjx.hil.operator import land, take_off
+        from lafr_mjx.hil.profile import load_profile
+        from lafr_mjx.hil.session import Session
+        from lafr_mjx.tasks import load_task
+
+        task = load_task("figure8")
+        policy = None if self.policy is None else load_policy(self.policy)
+        print("Starting the software drone ...", flush=True)
+        with Session(load_profile("sim"), folder) as session:
+            take_off(session)
+            with _learner(folder, self.load):
+                time.sleep(5.0 if self.load else 0.0)  # until it is at work
+                print(f"Measuring for {self.seconds:g} s ...", flush=True)
+                before = (session.status["missed"], session.status["ticks"])
+                bare = subprocess.Popen(
+                    [sys.executable, "-m", "lafr_mjx.hil.bare_loop", str(self.seconds)],
+                    stdout=subprocess.PIPE,
+                )
+                start, flights = time.monotonic(), 0
+                while (left := self.seconds - (time.monotonic() - start)) > 0.0:
+                    seconds = min(max(left, 1.0), 30.0)
+                    session.fly(
+                        Leg(flights, task.path, 1.0, task.ramp_s, seconds, policy, np.zeros(4),
+                            0, True)
+                    )  # fmt: skip
+                    flights += 1
+                after = (session.status["missed"], session.status["ticks"])
+                output, _ = bare.communicate(timeout=30.0)
+            land(session)
+        timing = session.ended or {}
+        with np.load(folder / "timing.npz") as file:
+            latency, gaps = 1e3 * file["latency"], 1e3 * file["gaps"]
+        return {
+            "seconds": self.seconds,
+            "load": self.load,
+            "ticks": after[1] - before[1],
+            "missed_deadlines": after[0] - before[0],
+            "missed_in_a_row": timing.get("missed_in_a_row", 0),
+            "latency_p50_ms": float(np.percentile(latency, 50)),
+            "latency_p99_ms": float(np.percentile(latency, 99)),
+            "latency_max_ms": float(latency.max()),
+            "gap_p999_ms": float(np.percentile(gaps, 99.9)),
+            "gap_max_ms": float(gaps.max()),
+            "priority": session.priority,
+            "cores": os.cpu_count(),
+            "bare_loop": json_module.loads(output),
+        }, latency
+
+
+@contextlib.contextmanager
+def _learner(folder: Path, wanted: bool) -> Any:
+    """A learner at full load: an adaptation on the simulated plant, niced, XLA on one thread."""
+    if not wanted:
+        yield
+        return
+    environment = dict(os.environ)
+    environment["XLA_FLAGS"] = "--xla_cpu_multi_thread_eigen=false"
+    environment["OMP_NUM_THREADS"] = "1"
+    script = (
+        "import os, subprocess, sys, itertools\n"
+        "os.nice(15)\n"
+        "for i in itertools.count():\n"
+        "    subprocess.run([sys.executable, '-m', 'lafr_mjx', 'adapt', 'figure8', '--scenario',\n"
+        "        'wind5', '--engine', 'freebody', '--out', f'{sys.argv[1]}/load{i}'],\n"
+        "        stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL)\n"
+    )
+    process = subprocess.Popen(
+        [sys.executable, "-c", script, str(folder)], env=environment, start_new_session=True
+    )
+    try:
+        yield
+    finally:
+        with contextlib.suppress(OSError):
+            os.killpg(process.pid, 9)
+        process.wait()
+
+
+def _histogram(latency: np.ndarray) -> str:
+    import numpy as np
+
+    counts, _ = np.histogram(latency, np.array(_EDGES_MS))
+    total = max(1, counts.sum())
+    lines = ["from the state's receipt to its command, ms"]
+    for low, high, count in zip(_EDGES_MS, _EDGES_MS[1:], counts, strict=False):
+        bar = "#" * round(50 * count / total)
+        name = f"{low:5.1f} - {high:4.1f}" if np.isfinite(high) else f"{low:5.1f} and more"
+        lines.append(f"{name:>14} {count:7d} {100 * count / total:6.2f} % {bar}")
+    return "\n".join(lines)

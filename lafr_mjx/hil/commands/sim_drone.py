@@ -1,0 +1,82 @@
+"""`sim-drone`: the software drone in a process of its own."""
+
+from __future__ import annotations
+
+import math
+import os
+from dataclasses import dataclass, field
+
+from lafr_mjx.errors import InputError
+
+
+@dataclass
+class SimDrone:
+    """Run the software drone: the simulated vehicle behind the topics of a real one.
+
+    python -m lafr_mjx.hil sim-drone --master http://127.0.0.1:11311 --scenario wind5
+
+    python -m lafr_mjx.hil sim-drone --fault mocap-drop@12:0.5 --fault voltage@20
+    """
+
+    vehicle: str = "sim"
+    """Profile of the drone: a shipped name, or path of a file of the same form."""
+    scenario: str = "nominal"
+    """The world that it flies in: a shipped scenario, or path of a scenario file."""
+    task: str | None = None
+    """A task whose fans blow, if the scenario says so."""
+    master: str = "http://127.0.0.1:11311"
+    """Address of the ROS master."""
+    host: str = "127.0.0.1"
+    """Address of this machine that the peers can reach; it listens there only."""
+    seed: int = 0
+    """Seed of noise and gusts."""
+    seconds: float = math.inf
+    """Stop after so long."""
+    fault: list[str] = field(default_factory=list)
+    """KIND@START[:DURATION[:VALUE]] in seconds since the start; may be given several times."""
+
+    def run(self) -> None:
+        """Serve until stopped."""
+        # One thread for XLA: the vehicle's steps are small, and the other core is the client's.
+        flags = os.environ.get("XLA_FLAGS", "")
+        os.environ["XLA_FLAGS"] = f"{flags} --xla_cpu_multi_thread_eigen=false".strip()
+        from lafr_mjx.hil.drone.injected import Injector, parse
+        from lafr_mjx.hil.drone.pilot import Settings
+        from lafr_mjx.hil.node import check_master
+        from lafr_mjx.hil.profile import check_vehicle, load_profile
+        from lafr_mjx.plant.scenario import load_scenario
+        from lafr_mjx.plant.vehicle import load_vehicle
+        from lafr_mjx.tasks import load_task
+
+        check_master(self.master)
+        if not self.seconds > 0.0:
+            raise InputError(f"--seconds {self.seconds}: must be above 0")
+        if not 0 <= self.seed < 2**31:
+            raise InputError(f"--seed {self.seed}: must be from 0 to {2**31 - 1}")
+        faults = [parse(text) for text in self.fault]
+        profile = load_profile(self.vehicle)
+        vehicle = load_vehicle(profile.vehicle)
+        check_vehicle(profile, vehicle)
+        scenario = load_scenario(self.scenario).drawn(self.seed)
+        fans = load_task(self.task).fans if self.task else ()
+        settings = scenario.settings_for(0)[0]
+        from lafr_mjx.hil.drone.physics import Physics
+        from lafr_mjx.hil.drone.server import serve
+        from lafr_mjx.hil.drone.vehicle import Drone
+
+        pilot = profile.pilot
+        drone = Drone(
+            Physics(vehicle, settings, fans, self.seed),
+            Settings(
+                feedthrough_timeout_s=pilot.feedthrough_timeout_s,
+                guard_low=pilot.guard_low,
+                guard_high=pilot.guard_high,
+                hover_height_m=profile.ladder.hover_height_m,
+                command_low=vehicle.limits.low,
+                command_high=vehicle.limits.high,
+            ),
+            command_delay_s=1e-3 * settings.command_delay_ms,
+            sensing_delay_s=1e-3 * settings.sensing_delay_ms,
+            injector=Injector(faults),
+        )
+        serve(drone, profile.quad, self.master, self.host, self.seconds)

@@ -1,0 +1,36 @@
+"""`stop`: the independent emergency stop."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+
+@dataclass
+class Stop:
+    """Hold the emergency stop in a terminal of its own: space stops, K cuts the motors.
+
+    python -m lafr_mjx.hil stop --vehicle agilicious192.toml --master http://10.0.0.2:11311
+
+    Space or s triggers the pilot's guard, which beats any stream of commands, and then lands.
+    K (capital) switches the motors off at once. A joystick's buttons do what space does.
+    """
+
+    vehicle: str = "sim"
+    """Profile of the drone."""
+    master: str = "http://127.0.0.1:11311"
+    """Address of the ROS master."""
+    host: str = "127.0.0.1"
+    """Address of this machine that the drone can reach."""
+
+    def run(self) -> None:
+        """Serve until standard input ends."""
+        from lafr_mjx.hil.profile import load_profile
+        from lafr_mjx.hil.realtime import prefer
+        from lafr_mjx.hil.stop import EmergencyStop, watch
+
+        stop = EmergencyStop(load_profile(self.vehicle), self.master, self.host)
+        prefer(20)
+        try:
+            watch(stop)
+        finally:
+            stop.close()

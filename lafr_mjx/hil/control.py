@@ -1,0 +1,374 @@
+"""The control process: 50 Hz, NumPy only, nothing in it waits for anybody.
+
+    python -m lafr_mjx.hil.control --profile FILE --master URI --out FOLDER --console FD
+
+Started by `Session`. Every way out of it ends in a safe state: a word of the operator's, a
+signal, an exception, the end of the console. If it is killed, the pilot's time-out hovers.
+"""
+
+from __future__ import annotations
+
+import argparse
+import contextlib
+import gc
+import json
+import queue
+import signal
+import socket
+import threading
+import time
+import traceback
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+
+from lafr_mjx.errors import InputError
+from lafr_mjx.hil import messages as m
+from lafr_mjx.hil.bags import TICK, TICK_TOPIC
+from lafr_mjx.hil.console import Console
+from lafr_mjx.hil.legs import Leg, check_leg, load_leg, try_policy
+from lafr_mjx.hil.link import Link, RosLink
+from lafr_mjx.hil.logic import Around, Decision, Logic
+from lafr_mjx.hil.pacer import Pacer
+from lafr_mjx.hil.profile import load_profile
+from lafr_mjx.hil.realtime import background, freeze_garbage, prefer
+from lafr_mjx.hil.safety import Mode, Word
+from lafr_mjx.hil.spool import Record, SpoolWriter
+
+if TYPE_CHECKING:
+    from lafr_mjx.hil.link import Heard
+    from lafr_mjx.hil.profile import Profile
+
+_CONSOLE_S = 5.0  # silence after which the console counts as gone
+_STATUS_TICKS = 5
+_RATE_TICKS = 25
+_MOST_TIMES = 400_000  # ticks whose latency is kept: more than two hours
+
+
+class Control:
+    """The loop."""
+
+    def __init__(self, link: Link, logic: Logic, console: Console, folder: Path) -> None:
+        self.link, self.logic, self.console = link, logic, console
+        self.pacer = Pacer()
+        self._spool = SpoolWriter(folder / "flight.spool")
+        self._folder = folder
+        self._words: list[Word] = []
+        self._signals = 0
+        self._stop = self._quit = False
+        self._learner = 0.0  # when it was last heard; 0: there is none
+        self._loader = _Loader(logic.profile)
+        self._latency = np.zeros(_MOST_TIMES, np.float32)  # s, from the state's receipt to send
+        self._compute = np.zeros(_MOST_TIMES, np.float32)  # s, of a whole tick
+        self._gaps = np.zeros(_MOST_TIMES, np.float32)  # s, between commands
+        self._count = self._gap_count = 0
+        self._last_sent = -np.inf
+        self._counted: dict[str, tuple[int, float]] = {}
+        self._rates: dict[str, float] = {}
+        self._told = ""
+        self.errors = 0
+
+    def run(self) -> None:
+        """Until the flight is over and the operator leaves."""
+        for number in (signal.SIGINT, signal.SIGTERM):
+            signal.signal(number, self._on_signal)
+        # Whatever is compiled or loaded at its first use must be so before the first flight.
+        _warm(self.logic)
+        freeze_garbage()
+        self.pacer = Pacer()
+        late = 0
+        while not (self._quit and self.logic.over):
+            now = self.pacer.wait(self.link.arrival)
+            try:
+                late = self._tick(now, late)
+            except Exception:  # whatever is wrong, the vehicle must not be left to it
+                self._on_error()
+                late = self.pacer.finish()
+        self._end()
+
+    def _tick(self, now: float, late: int) -> int:
+        heard = self.link.heard()
+        around = Around(
+            word=self._words.pop(0) if self._words else None,
+            console=not self._console_gone(now),
+            stop=self._stop,
+            learner_age=now - self._learner if self._learner else 0.0,
+            late=late,
+            rates=self._rates,
+        )
+        decision = self.logic.tick(now, heard, around)
+        sent = False
+        if decision.command is not None:
+            sent = self.link.send(decision.command, decision.expires)
+            if sent:
+                self.logic.sent(decision.command)
+                self._time(now, heard)
+        for call in decision.calls:
+            self.link.call(call)
+        late = self.pacer.finish()
+        # From here on nobody waits for us.
+        self._record(now, heard, decision, sent)
+        self.logic.prepare()
+        self._listen()
+        self._leg()
+        if self.pacer.ticks % _RATE_TICKS == 0:
+            self._measure(now)
+            gc.collect(0)
+        if self.pacer.ticks % _STATUS_TICKS == 0 or self.logic.events:
+            self._report(now, heard, decision)
+        return late
+
+    # ------------------------------------------------------------- who may stop us
+
+    def _on_signal(self, number: int, frame: object) -> None:
+        """Land at the first one, guard at the second."""
+        del number, frame
+        self._signals += 1
+        self._quit = True
+        if self._signals == 1:
+            self._words.append(Word.LAND)
+        else:
+            self._stop = True
+
+    def _console_gone(self, now: float) -> bool:
+        gone = self.console.closed or now - self.console.heard > _CONSOLE_S
+        if gone:
+            self._quit = True  # once it is safe
+        return gone
+
+    def _on_error(self) -> None:
+        """An exception in a tick: nothing was sent; the guard takes over."""
+        self.errors += 1
+        self._stop = True
+        with contextlib.suppress(Exception):
+            (self._folder / "errors.txt").open("a", encoding="utf-8").write(
+                traceback.format_exc() + "\n"
+            )
+        if self.errors > 3:
+            # The logic itself is broken: do by hand what it would have done.
+            for name, wait in (("trigger_guard", 1.0), *(("land", 0.5),) * 30, ("off", 0.0)):
+                with contextlib.suppress(Exception):
+                    self.link.call(name)
+                time.sleep(wait)
+            self._quit = True
+            raise SystemExit(1)
+
+    def _listen(self) -> None:
+        for message in self.console.receive():
+            word = message.get("word")
+            if word in {w.value for w in Word}:
+                self._words.append(Word(word))
+            if message.get("stop"):
+                self._stop = True
+            if message.get("unstop") and self.logic.machine.mode is Mode.OFF:
+                self._stop = False
+            if message.get("quit"):
+                self._quit = True
+                self._words.append(Word.LAND)
+            if isinstance(message.get("leg"), str):
+                self._loader.ask(Path(message["leg"]), self.logic.flyer.observations)
+            if "learner" in message:
+                self._learner = time.monotonic() if message["learner"] else 0.0
+        self.console.flush()
+
+    def _leg(self) -> None:
+        done = self._loader.result()
+        if done is None:
+            return
+        leg, trouble = done
+        if leg is None:
+            self.console.send({"refused": trouble})
+        else:
+            self.logic.flyer.offer(leg)
+            self.console.send({"accepted": leg.number})
+
+    # ------------------------------------------------------------- what is kept
+
+    def _time(self, now: float, heard: Heard) -> None:
+        sent = time.monotonic()
+        if self._count < _MOST_TIMES:
+            self._latency[self._count] = sent - heard.state_receipt
+            self._compute[self._count] = sent - now
+            self._count += 1
+        gap = sent - self._last_sent
+        if gap < 1.0 and self._gap_count < _MOST_TIMES:
+            self._gaps[self._gap_count] = gap
+            self._gap_count += 1
+        self._last_sent = sent
+
+    def _measure(self, now: float) -> None:
+        for key, counters in self.link.counts().items():
+            count, since = self._counted.get(key, (0, now - 1e9))
+            if now - since >= 0.45:
+                self._rates[key] = (counters["received"] - count) / (now - since)
+                self._counted[key] = (counters["received"], now)
+
+    def _record(self, now: float, heard: Heard, decision: Decision, sent: bool) -> None:
+        spool = self._spool
+        for topic, kind, receipt, wall, data in self.link.drain():
+            spool.add(Record(topic, kind, receipt, wall, data))
+        wanted = decision.wanted
+        if wanted is None or heard.state is None:
+            return
+        asked, state, wall = self.logic.flyer.asked(), heard.state, time.time()
+        reference = asked.reference
+        command = decision.command if decision.command is not None else np.zeros(4)
+        # `time` is the tick's moment: the stamp must be of the same one.
+        stamp = wall - (time.monotonic() - now)
+        tick = m.message_class(TICK)(
+            m.header(stamp, self.pacer.ticks), now, wanted.leg, wanted.leg_time,
+            decision.mode.value, wanted.controller, sent, _array(command), _array(wanted.command),
+            heard.state_stamp, _array(state.position), _array(state.velocity),
+            _array(state.rotation), _array(state.rates), _array(reference.position),
+            _array(reference.velocity), _array(reference.acceleration), _array(reference.jerk),
+            _array(reference.rotation), _array(reference.rates), float(reference.thrust),
+            asked.phase, asked.phase_rate, asked.time_scale,
+            [fault.name for fault in decision.faults],
+        )  # fmt: skip
+        spool.add(Record(TICK_TOPIC, TICK, now, stamp, m.encode(TICK, tick)))
+
+    def _report(self, now: float, heard: Heard, decision: Decision) -> None:
+        logic, events = self.logic, self.logic.events
+        logic.events = []
+        if self._spool.trouble and self._spool.trouble != self._told:
+            self._told = self._spool.trouble
+            events.append(f"recording has stopped: {self._told}")
+        position = None if heard.state is None else np.round(heard.state.position, 3).tolist()
+        speed = 0.0 if heard.state is None else float(np.linalg.norm(heard.state.velocity))
+        error = None
+        if decision.wanted is not None and heard.state is not None:
+            away = decision.wanted.position - heard.state.position
+            error = float(np.linalg.norm(away))
+        self.console.send(
+            {
+                "status": {
+                    "time": now,
+                    "mode": decision.mode.value,
+                    "rung": logic.machine.rung.name,
+                    "stage": logic.flyer.stage,
+                    "leg": logic.flyer.leg.number if logic.flyer.leg is not None else -1,
+                    "finished": logic.flyer.finished[-100:],
+                    "faults": sorted(fault.name for fault in decision.faults),
+                    "latched": sorted(fault.name for fault in logic.machine.latched),
+                    "state_age": now - heard.state_stamp,
+                    "mocap_age": now - heard.mocap_receipt,
+                    "telemetry_age": now - heard.telemetry_receipt,
+                    "position": position,
+                    "speed": speed,
+                    "error": error,
+                    "voltage": heard.voltage,
+                    "armed": heard.armed,
+                    "guard": heard.guard,
+                    "rates": {k: round(v, 1) for k, v in self._rates.items()},
+                    "checks": [list(check) for check in logic.checks],
+                    "missed": self.pacer.missed,
+                    "missed_in_a_row": self.pacer.missed_in_a_row,
+                    "ticks": self.pacer.ticks,
+                    "over": logic.over,
+                },
+                "events": events,
+            }
+        )
+
+    def _end(self) -> None:
+        """The flight is over: close the recording, say how punctual it was."""
+        latency, compute = self._latency[: self._count], self._compute[: self._count]
+        timing = {
+            "ticks": self.pacer.ticks,
+            "missed_deadlines": self.pacer.missed,
+            "missed_in_a_row": self.pacer.missed_in_a_row,
+            "errors": self.errors,
+            "counts": self.link.counts(),
+        }
+        np.savez(
+            self._folder / "timing.npz", latency=latency, compute=compute,
+            gaps=self._gaps[: self._gap_count],
+        )  # fmt: skip
+        (self._folder / "timing.json").write_text(json.dumps(timing, indent=2), encoding="utf-8")
+        self._spool.close()
+        self.console.send({"end": timing})
+        self.console.flush()
+
+
+class _Loader:
+    """Reads legs in a thread: a file system may take its time."""
+
+    def __init__(self, profile: Profile) -> None:
+        self._profile = profile
+        self._asked: queue.Queue[tuple[Path, np.ndarray]] = queue.Queue(4)
+        self._done: queue.Queue[tuple[Leg | None, str]] = queue.Queue(4)
+        threading.Thread(target=self._run, name="legs", daemon=True).start()
+
+    def ask(self, path: Path, observations: np.ndarray) -> None:
+        with contextlib.suppress(queue.Full):
+            self._asked.put_nowait((path, observations))
+
+    def result(self) -> tuple[Leg | None, str] | None:
+        try:
+            return self._done.get_nowait()
+        except queue.Empty:
+            return None
+
+    def _run(self) -> None:
+        background()
+        while True:
+            path, observations = self._asked.get()
+            try:
+                leg = load_leg(path)
+                trouble = check_leg(leg, self._profile)
+                if not trouble and leg.policy is not None:
+                    trouble = try_policy(leg.policy, observations)
+                self._done.put((None, f"{path.name}: {trouble}") if trouble else (leg, ""))
+            except InputError as error:
+                self._done.put((None, str(error)))
+            except Exception as error:
+                self._done.put((None, f"{path.name}: {error}"))
+
+
+def _array(values: Any) -> np.ndarray:
+    return np.ascontiguousarray(values, float).reshape(-1)
+
+
+def _warm(logic: Logic) -> None:
+    """Fly a few ticks on paper, so that nothing is slow at the first real one."""
+    from lafr_mjx.control.policy import create_policy
+    from lafr_mjx.hil.flyer import Flyer
+    from lafr_mjx.reference.splines import from_waypoints
+    from lafr_mjx.types import State
+
+    path = from_waypoints([[0.0, 0.0, 1.5], [1.0, 0.0, 1.5]], 2.0, periodic=False)
+    policy = create_policy(np.random.default_rng(0), logic.profile.command.limits)
+    state = State(np.array([0.0, 0.0, 1.5]), np.zeros(3), np.eye(3), np.zeros(3))
+    flyer = Flyer(logic.profile)
+    flyer.begin(0.0, np.asarray(state.position))
+    flyer.offer(Leg(0, path, 1.0, 0.0, 1.0, policy, np.zeros(4), 0, False))
+    for k in range(200):
+        wanted = flyer.tick(0.02 * k, state, 0.02 * k, slow=False, baseline=k % 50 == 0)
+        flyer.sent(wanted.command)
+    for kind in m.AGIROS_DIGESTS:
+        m.message_type(kind)
+    m.message_class(TICK)
+
+
+def main() -> None:
+    """Entry of the process."""
+    parser = argparse.ArgumentParser()
+    for name in ("--profile", "--master", "--host", "--out"):
+        parser.add_argument(name, required=True)
+    parser.add_argument("--console", type=int, required=True)
+    given = parser.parse_args()
+    console = Console(socket.socket(fileno=given.console))
+    profile = load_profile(given.profile)
+    # First of all: threads have the priority of who starts them.
+    console.send({"priority": prefer()})
+    link = RosLink(profile, given.master, given.host)
+    try:
+        Control(link, Logic(profile), console, Path(given.out)).run()
+    finally:
+        link.close()
+        console.close()
+
+
+if __name__ == "__main__":
+    main()

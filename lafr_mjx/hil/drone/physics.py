@@ -1,0 +1,167 @@
+"""The plant in steps of 10 ms for real time: any scenario, from standing on the ground.
+
+The same equations as `plant.simulation`, driven at a finer grain: the command in force is given
+for each physics step, for on a wire commands arrive at any moment. The ground is added.
+"""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any, NamedTuple
+
+import jax
+import jax.numpy as jnp
+import numpy as np
+from jax.flatten_util import ravel_pytree
+
+from lafr_mjx import compilation_cache
+from lafr_mjx.plant import simulation
+from lafr_mjx.plant.engine import build_engine
+from lafr_mjx.plant.messages import SampleMessage
+from lafr_mjx.plant.noise import Draws
+from lafr_mjx.plant.plugins.battery import BatteryState
+from lafr_mjx.plant.plugins.plugin import ActuatorPlugin, AirPlugin, ForcePlugin, SensePlugin
+from lafr_mjx.plant.rate_loop import Ctbr, RateLoopState, control_rates
+from lafr_mjx.plant.rigid_body import Motion
+from lafr_mjx.plant.scenario_params import params_for
+from lafr_mjx.plant.vec3 import Quat, Vec3, runtime_unit
+from lafr_mjx.types import SAMPLE_DT
+
+if TYPE_CHECKING:
+    from collections.abc import Sequence
+
+    from lafr_mjx.plant.scenario import Settings
+    from lafr_mjx.plant.vehicle import Vehicle
+    from lafr_mjx.tasks import Fan
+
+GROUND_M = 0.05
+"""Height of the body's origin when the vehicle stands."""
+
+TIMESTEP = 0.002
+SUBSTEPS = round(SAMPLE_DT / TIMESTEP)
+
+
+class Moment(NamedTuple):
+    """The vehicle after a step; positions in the world, quaternions wxyz (NumPy)."""
+
+    truth: np.ndarray  # [13] position, velocity, quaternion, rates
+    sensed: np.ndarray  # [13] with the sensors' noise
+    rotor_speed: np.ndarray  # [4] rad/s
+    voltage: float  # V
+    impact: float  # m/s, the hardest touch-down of this step
+    impact_upright: float  # cosine of the tilt at it
+
+
+class Physics:
+    """One vehicle in one scenario, on the ground at first."""
+
+    def __init__(
+        self,
+        vehicle: Vehicle,
+        settings: Settings,
+        fans: Sequence[Fan] = (),
+        seed: int = 0,
+        position: Sequence[float] = (0.0, 0.0),
+    ) -> None:
+        compilation_cache.enable()
+        # Small steps are run where they are called, not handed to another thread.
+        jax.config.update("jax_cpu_enable_async_dispatch", False)
+        engine = build_engine(vehicle, "freebody", TIMESTEP)
+        params = params_for(vehicle, settings, fans)
+        key = jax.random.key_data(jax.random.key(seed))
+        start = simulation.reset(engine, params, key, (*position, GROUND_M))
+        idle = jax.tree.map(lambda speed: jnp.zeros_like(speed), start.rotor_speed)
+        carry = (start.physics, idle, start.rate_loop, start.memories)
+        flat, unravel = ravel_pytree(carry)
+        step = _stepper(engine, params, key, unravel)
+        blank = (np.zeros((SUBSTEPS, 4), np.float32), np.ones(4, np.float32), np.int32(0))
+        self._step = jax.jit(step).lower(flat, *blank).compile()
+        self._first = self._flat = flat
+        self._count = 0
+        self.rotor_scale = np.ones(4, np.float32)
+        self._step(flat, *blank)  # the first call is slow
+
+    def reset(self, moment: int = 0) -> None:
+        """Back on the ground, as new; `moment` chooses other noise and gusts."""
+        self._flat, self._count = self._first, moment
+        self.rotor_scale[:] = 1.0
+
+    def step(self, commands: np.ndarray) -> Moment:
+        """Go on by 10 ms under the commands [SUBSTEPS, 4] of its physics steps."""
+        self._flat, out = self._step(
+            self._flat, np.asarray(commands, np.float32), self.rotor_scale, np.int32(self._count)
+        )
+        self._count += 1
+        out = np.asarray(out, float)
+        return Moment(out[:13], out[13:26], out[26:30], out[30], out[31], out[32])
+
+
+def _stepper(engine: Any, params: Any, key: jax.Array, unravel: Any) -> Any:
+    def of(kind: type) -> list[tuple[str, Any]]:
+        return sorted((n, p) for n, p in params.plugins.items() if isinstance(p, kind))
+
+    def step(
+        flat: jax.Array, commands: jax.Array, scale: jax.Array, count: jax.Array
+    ) -> tuple[jax.Array, jax.Array]:
+        physics, speeds, loop, memories = unravel(flat)
+        memories = dict(memories)
+        unit = runtime_unit(params.inertial.mass)
+        weak = params.replace(
+            rotors=params.rotors.replace(
+                thrust_coefficient=tuple(
+                    k * scale[i] for i, k in enumerate(params.rotors.thrust_coefficient)
+                )
+            )
+        )
+        ceiling = jnp.float32(1.0)
+        for name, plugin in of(ActuatorPlugin):
+            memories[name], factor = plugin.ceiling(memories[name], speeds, SAMPLE_DT)
+            ceiling = ceiling * factor
+        for name, plugin in of(AirPlugin) + of(ForcePlugin):
+            draws = Draws.of(key, 2 * count, name)
+            memories[name] = plugin.update(memories[name], draws, SAMPLE_DT)
+        mass = engine.prepare(params.inertial)
+
+        def substep(carry: tuple, command: jax.Array) -> tuple[tuple, None]:
+            motion, speeds, loop, impact, upright = carry
+            wanted = Ctbr(command[0], Vec3.of(command[1:]))
+            new_loop, targets, _ = control_rates(
+                params.controller, loop, wanted, motion.rates, TIMESTEP
+            )
+            speeds = params.rotors.turn(speeds, targets, ceiling, TIMESTEP)
+            wrench = simulation._total_wrench(weak, memories, motion, speeds, unit)
+            moved = engine.advance(mass, motion, wrench)
+            down = (moved.position.z <= GROUND_M) & (moved.velocity.z <= 0.0)
+            cosine = moved.attitude.matrix().c.z
+            hard = down & (-moved.velocity.z > impact)
+            impact = jnp.where(hard, -moved.velocity.z, impact)
+            upright = jnp.where(hard, cosine, upright)
+            rest = (_standing(moved), RateLoopState.start(Vec3.zero()))
+            motion, loop = jax.tree.map(lambda a, b: jnp.where(down, a, b), rest, (moved, new_loop))
+            return (motion, speeds, loop, impact, upright), None
+
+        start = (physics, speeds, loop, jnp.float32(0.0), jnp.float32(1.0))
+        (motion, speeds, loop, impact, upright), _ = jax.lax.scan(substep, start, commands)
+        sample = SampleMessage(motion, jnp.float32(0.0), jnp.float32(0.0))
+        for name, plugin in of(SensePlugin):
+            draws = Draws.of(key, 2 * count + 1, name)
+            memories[name], sample = plugin.sense(memories[name], draws, sample)
+        voltages = [m.voltage for m in memories.values() if isinstance(m, BatteryState)]
+        rest = jnp.stack([*speeds, voltages[0], impact, upright])
+        out = jnp.concatenate([motion.array(), sample.motion.array(), rest])
+        return ravel_pytree((motion, speeds, loop, memories))[0], out
+
+    return step
+
+
+def _standing(motion: Motion) -> Motion:
+    """At rest and level on the ground, with the heading that it had."""
+    q = motion.attitude
+    length = jnp.sqrt(jnp.maximum(q.w * q.w + q.z * q.z, 1e-9))
+    zero = jnp.zeros_like(q.w)
+    point = motion.position
+    return Motion(
+        position=Vec3(point.x, point.y, jnp.full_like(point.z, GROUND_M)),
+        velocity=Vec3(zero, zero, zero),
+        attitude=Quat(q.w / length, zero, zero, q.z / length),
+        rates=Vec3(zero, zero, zero),
+    )

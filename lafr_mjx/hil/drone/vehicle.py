@@ -1,0 +1,239 @@
+"""The whole software drone but its wire: plant, motion capture, estimator, pilot, bridge.
+
+It runs in cycles of 10 ms. Time is given from outside, so that it flies in real time behind the
+wire and on a simulated clock in tests.
+"""
+
+from __future__ import annotations
+
+from collections import deque
+from typing import TYPE_CHECKING, Any, NamedTuple, Protocol
+
+import numpy as np
+
+from lafr_mjx.hil.drone.injected import Injector
+from lafr_mjx.hil.drone.pilot import CYCLE_S, Bridge, Estimate, Pilot, Settings
+
+if TYPE_CHECKING:
+    from lafr_mjx.hil.drone.physics import Moment
+
+_SUBSTEPS = 5
+_IMU_BIAS = np.array([0.04, -0.03, 0.02])  # m/s²; dead reckoning drifts with it
+_HARD_MPS = 2.0  # a touch-down above this breaks something
+_UPRIGHT = 0.5
+
+
+class Plant(Protocol):
+    """What the drone needs of the physics."""
+
+    rotor_scale: np.ndarray
+
+    def step(self, commands: np.ndarray) -> Moment:
+        """Go on by 10 ms."""
+        ...
+
+
+class Pose(NamedTuple):
+    """A sample of motion capture."""
+
+    stamp: float
+    position: np.ndarray
+    quaternion: np.ndarray
+
+
+class Report(NamedTuple):
+    """What the vehicle says after a cycle; None where nothing is sent."""
+
+    time: float  # s, of the vehicle's own clock
+    state: Estimate | None
+    mocap: Pose | None
+    armed: bool
+    guard: bool
+    voltage: float
+    command: np.ndarray  # [4] what flies
+    rotor_speed: np.ndarray
+    truth: np.ndarray  # [13], for tests and logs only
+
+
+class Drone:
+    """One vehicle; `cycle` once for each 10 ms."""
+
+    def __init__(
+        self,
+        plant: Plant,
+        settings: Settings = Settings(),
+        command_delay_s: float = 0.02,
+        sensing_delay_s: float = 0.01,
+        injector: Injector | None = None,
+    ) -> None:
+        self.plant = plant
+        self.pilot = Pilot(settings)
+        self.bridge = Bridge()
+        self.injector = injector or Injector()
+        self.crashed = ""  # why, if it has
+        self._command_delay = command_delay_s
+        self._sensing_cycles = max(0, round(sensing_delay_s / CYCLE_S))
+        self._line: deque[tuple[float, np.ndarray]] = deque()  # commands on their way
+        self._in_force = np.zeros(4)
+        self._samples: deque[np.ndarray] = deque(maxlen=self._sensing_cycles + 1)
+        self._estimate: Estimate | None = None
+        self._truths: deque[np.ndarray] = deque(maxlen=self._sensing_cycles + 1)
+        self._frozen: Pose | None = None
+        self._late: deque[tuple[float, Any, Any]] = deque()
+        self._sent_state: Estimate | None = None
+        self._cycles = 0
+
+    def feedthrough(self, now: float, command: Any) -> None:
+        """A command from the wire, stamped on receipt."""
+        if not self.injector.on("link-loss", now):
+            passed = self.pilot.feedthrough(now, command)
+            if passed is not None:
+                self._send(now, passed)
+
+    def call(self, now: float, name: str, value: Any = None) -> None:
+        """One of the pilot's other topics."""
+        if self.injector.on("link-loss", now):
+            return
+        pilot = self.pilot
+        if name == "enable":
+            if not self.crashed:
+                pilot.enable(bool(value))
+        elif name == "go_to_pose":
+            pilot.go_to(value)
+        elif name in ("start", "force_hover", "land", "off", "trigger_guard"):
+            getattr(pilot, name)()
+        if name == "off" or (name == "enable" and not value):
+            self._line.clear()
+            self._in_force = np.zeros(4)
+            self.bridge.reset()
+
+    def cycle(self, now: float) -> Report:
+        """The 10 ms up to now: physics, sensing, pilot."""
+        injector = self.injector
+        weak = injector.value("motor-weak", now)
+        self.plant.rotor_scale[0] = 1.0 if weak is None else weak
+        moment = self.plant.step(self._commands(now))
+        self._look_for_crash(moment)
+        pose = self._motion_capture(now, moment)
+        estimate = self._estimated(moment, pose)
+        if injector.on("guard", now):
+            self.pilot.trigger_guard()
+        command = None
+        if not injector.on("pilot-hang", now):
+            command = self.pilot.cycle(now, estimate)
+        if command is not None:
+            self.bridge.heard(now)
+            if not self.pilot.feeding:
+                self._send(now, command)
+        if self.bridge.locked or self.crashed:
+            self.pilot.off()
+        self._cycles += 1
+        return self._report(now, moment, estimate, pose)
+
+    # ------------------------------------------------------------- commands
+
+    def _send(self, now: float, command: np.ndarray) -> None:
+        self.bridge.heard(now)
+        self._line.append((now + self._command_delay, np.array(command, float)))
+
+    def _commands(self, now: float) -> np.ndarray:
+        """The command in force in each physics step of the last 10 ms."""
+        commands = np.zeros((_SUBSTEPS, 4))
+        flying = self.pilot.armed and self.bridge.alive(now, self.pilot.armed)
+        for k in range(_SUBSTEPS):
+            moment = now - CYCLE_S + (k + 0.5) * CYCLE_S / _SUBSTEPS
+            while self._line and self._line[0][0] <= moment:
+                self._in_force = self._line.popleft()[1]
+            if flying:
+                commands[k] = self._in_force
+        return commands
+
+    def _look_for_crash(self, moment: Moment) -> None:
+        if self.crashed:
+            return
+        if not np.isfinite(moment.truth).all():
+            self.crashed = "not finite"
+        elif moment.impact > _HARD_MPS:
+            self.crashed = f"hit the ground at {moment.impact:.1f} m/s"
+        elif moment.impact > 0.1 and moment.impact_upright < _UPRIGHT:
+            self.crashed = "hit the ground tilted"
+
+    # ------------------------------------------------------------- sensing
+
+    def _motion_capture(self, now: float, moment: Moment) -> Pose | None:
+        self._samples.append(moment.sensed)
+        delayed = self._samples[0]
+        if self.injector.on("mocap-drop", now):
+            return None
+        pose = Pose(now - self._sensing_cycles * CYCLE_S, delayed[:3].copy(), delayed[6:10].copy())
+        jump = self.injector.value("mocap-jump", now)
+        if jump is not None:
+            pose.position[0] += jump
+        if self.injector.on("mocap-freeze", now):
+            self._frozen = self._frozen or pose
+            return self._frozen._replace(stamp=pose.stamp)
+        self._frozen = None
+        return pose
+
+    def _estimated(self, moment: Moment, pose: Pose | None) -> Estimate:
+        """From motion capture, brought forward to now; without it, dead reckoning for ever."""
+        gyro, quaternion = moment.sensed[10:13], moment.sensed[6:10]
+        previous = self._truths[-1] if self._truths else moment.truth
+        self._truths.append(moment.truth)
+        if pose is not None and self._frozen is None:
+            delayed = self._samples[0]
+            lead = (len(self._samples) - 1) * CYCLE_S
+            # Since the sample was taken, the accelerometer has seen this change.
+            velocity = delayed[3:6] + (moment.truth[3:6] - self._truths[0][3:6])
+            estimate = Estimate(pose.position + lead * delayed[3:6], velocity, quaternion, gyro)
+        elif self._estimate is not None:
+            change = moment.truth[3:6] - previous[3:6] + _IMU_BIAS * CYCLE_S
+            velocity = self._estimate.velocity + change
+            position = self._estimate.position + CYCLE_S * velocity
+            estimate = Estimate(position, velocity, quaternion, gyro)
+        else:
+            estimate = Estimate(moment.sensed[:3], moment.sensed[3:6], quaternion, gyro)
+        self._estimate = estimate
+        return estimate
+
+    # ------------------------------------------------------------- what is said
+
+    def _report(self, now: float, moment: Moment, estimate: Estimate, pose: Pose | None) -> Report:
+        injector = self.injector
+        state: Estimate | None = estimate
+        if injector.on("nan", now):
+            state = estimate._replace(position=np.full(3, np.nan))
+        offset = injector.value("outside", now)
+        if offset is not None:
+            state = estimate._replace(position=estimate.position + np.array([0.0, offset, 0.0]))
+        tilt = injector.value("tilt", now)
+        if tilt is not None:
+            half = np.radians(tilt) / 2.0
+            state = estimate._replace(quaternion=np.array([np.cos(half), np.sin(half), 0.0, 0.0]))
+        if injector.on("reorder", now) and self._cycles % 2 and self._sent_state is not None:
+            state = self._sent_state
+        self._sent_state = state
+        if injector.on("telemetry-stop", now) or injector.on("link-loss", now):
+            state = None
+        if injector.on("link-loss", now):
+            pose = None
+        clock = injector.value("clock-jump", now) or 0.0
+        latency = injector.value("latency", now)
+        stamp = now + clock
+        if latency is not None or self._late:
+            self._late.append((now + (latency or 0.0), (stamp, state), pose))
+            state, pose = None, None
+            while self._late and self._late[0][0] <= now:
+                _, (stamp, state), pose = self._late.popleft()
+        voltage = injector.value("voltage", now)
+        return Report(
+            time=stamp,
+            state=state,
+            mocap=pose,
+            armed=self.pilot.armed,
+            guard=self.pilot.guard,
+            voltage=moment.voltage if voltage is None else voltage,
+            command=self._in_force.copy(),
+            rotor_speed=moment.rotor_speed,
+            truth=moment.truth,
+        )

@@ -1,0 +1,229 @@
+"""The drone's own ROS 1 node, on asyncio; written apart from the client's on purpose.
+
+If both ends of a wire share their code, a mistake in it goes unnoticed.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import contextlib
+import os
+import xmlrpc.client
+from typing import TYPE_CHECKING, Any
+from urllib.parse import urlsplit
+
+from lafr_mjx.hil.messages import MalformedError, decode, encode, message_type
+
+if TYPE_CHECKING:
+    from collections.abc import Callable
+
+_MOST_BYTES = 1 << 16
+_MOST_WAITING = 1 << 16  # bytes to a subscriber that does not read
+
+
+class DroneNode:
+    """Publishes and subscribes; all in the running event loop."""
+
+    def __init__(self, name: str, master: str, host: str = "127.0.0.1") -> None:
+        self.name, self.master, self.host = name, master, host
+        self.malformed = 0
+        self._kinds: dict[str, str] = {}
+        self._writers: dict[str, list[asyncio.StreamWriter]] = {}
+        self._callbacks: dict[str, tuple[str, Callable[[Any], None]]] = {}
+        self._links: dict[tuple[str, str], asyncio.Task] = {}  # (topic, publisher): reader
+        self._tasks: set[asyncio.Task] = set()
+        self._uri = ""
+        self._port = 0
+
+    def advertise(self, topic: str, kind: str) -> None:
+        """Announce a topic (before `run`)."""
+        self._kinds[topic] = kind
+        self._writers[topic] = []
+
+    def subscribe(self, topic: str, kind: str, callback: Callable[[Any], None]) -> None:
+        """Call back with each message of a topic (before `run`)."""
+        self._callbacks[topic] = (kind, callback)
+
+    def publish(self, topic: str, message: Any) -> None:
+        """Send to who listens; who does not read misses it."""
+        writers = self._writers[topic]
+        if not writers:
+            return
+        body = encode(self._kinds[topic], message)
+        data = len(body).to_bytes(4, "little") + body
+        for writer in tuple(writers):
+            if writer.is_closing():
+                writers.remove(writer)
+            elif writer.transport.get_write_buffer_size() < _MOST_WAITING:
+                writer.write(data)
+
+    async def serve(self) -> None:
+        """Open the doors and stay registered, for ever."""
+        rpc = await asyncio.start_server(self._on_rpc, self.host, 0)
+        data = await asyncio.start_server(self._on_subscriber, self.host, 0)
+        self._uri = f"http://{self.host}:{rpc.sockets[0].getsockname()[1]}/"
+        self._port = data.sockets[0].getsockname()[1]
+        async with rpc, data:
+            while True:
+                await self._register()
+                await asyncio.sleep(0.5)
+
+    async def _register(self) -> None:
+        try:
+            for topic, kind in self._kinds.items():
+                await self._call(self.master, "registerPublisher", topic, kind, self._uri)
+            for topic, (kind, _) in self._callbacks.items():
+                found = await self._call(self.master, "registerSubscriber", topic, kind, self._uri)
+                self._follow(topic, found)
+        except (OSError, ValueError, TimeoutError, EOFError, xmlrpc.client.Error):
+            return  # the master will be there again, or not; flying does not need it
+
+    async def _call(self, uri: str, method: str, *params: Any) -> Any:
+        parts = urlsplit(uri)
+        body = xmlrpc.client.dumps((self.name, *params), method).encode()
+        head = (
+            f"POST / HTTP/1.0\r\nHost: {parts.hostname}\r\nContent-Type: text/xml\r\n"
+            f"Content-Length: {len(body)}\r\n\r\n"
+        )
+        async with asyncio.timeout(1.0):
+            reader, writer = await asyncio.open_connection(parts.hostname, parts.port)
+            try:
+                writer.write(head.encode() + body)
+                answer = await self._http_body(reader)
+            finally:
+                writer.close()
+        (values,), _ = xmlrpc.client.loads(answer)
+        code, text, value = values  # type: ignore[misc]
+        if code != 1:
+            raise ValueError(str(text))
+        return value
+
+    @staticmethod
+    async def _http_body(reader: asyncio.StreamReader) -> bytes:
+        head = await reader.readuntil(b"\r\n\r\n")
+        for line in head.lower().split(b"\r\n"):
+            if line.startswith(b"content-length:"):
+                length = int(line.split(b":")[1])
+                if length > 1 << 20:
+                    raise ValueError("too long")
+                return await reader.readexactly(length)
+        return await reader.read(1 << 20)
+
+    # ------------------------------------------------------------- others call us
+
+    async def _on_rpc(self, reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
+        with contextlib.suppress(Exception):  # nonsense from a stranger ends its own connection
+            async with asyncio.timeout(2.0):
+                params, method = xmlrpc.client.loads(await self._http_body(reader))
+                value = self._answer(str(method), params)
+                body = xmlrpc.client.dumps((value,), methodresponse=True).encode()
+                head = f"HTTP/1.0 200 OK\r\nContent-Type: text/xml\r\nContent-Length: {len(body)}"
+                writer.write(head.encode() + b"\r\n\r\n" + body)
+                await writer.drain()
+        writer.close()
+
+    def _answer(self, method: str, params: tuple[Any, ...]) -> list[Any]:
+        if method == "requestTopic":
+            if params[1] in self._kinds:
+                return [1, "", ["TCPROS", self.host, self._port]]
+            return [0, "not here", 0]
+        if method == "publisherUpdate":
+            self._follow(str(params[1]), params[2])
+            return [1, "", 0]
+        if method == "getPid":
+            return [1, "", os.getpid()]
+        if method in ("getBusInfo", "getBusStats", "getSubscriptions", "getPublications"):
+            return [1, "", []]
+        return [-1, "unknown", 0]
+
+    async def _on_subscriber(
+        self, reader: asyncio.StreamReader, writer: asyncio.StreamWriter
+    ) -> None:
+        with contextlib.suppress(Exception):
+            async with asyncio.timeout(2.0):
+                fields = await self._read_header(reader)
+            topic = fields["topic"]
+            kind = message_type(self._kinds[topic])
+            if fields.get("md5sum") not in ("*", kind.digest):
+                writer.write(_header({"error": "md5sum differs"}))
+                await writer.drain()
+                writer.close()
+                return
+            writer.write(
+                _header(
+                    {
+                        "callerid": self.name, "md5sum": kind.digest, "type": kind.name,
+                        "topic": topic, "latching": "0", "message_definition": kind.definition,
+                    }
+                )
+            )  # fmt: skip
+            self._writers[topic].append(writer)
+            while await reader.read(4096):
+                pass
+        writer.close()
+
+    # ------------------------------------------------------------- we listen to others
+
+    def _follow(self, topic: str, publishers: Any) -> None:
+        if topic not in self._callbacks or not isinstance(publishers, list):
+            return
+        for uri in publishers[:16]:
+            task = self._links.get((topic, str(uri)))
+            if task is None or task.done():
+                self._links[topic, str(uri)] = asyncio.ensure_future(self._listen(topic, str(uri)))
+        for key in [k for k, task in self._links.items() if task.done() and k[0] == topic]:
+            if key[1] not in publishers:
+                del self._links[key]
+
+    async def _listen(self, topic: str, uri: str) -> None:
+        kind, callback = self._callbacks[topic]
+        with contextlib.suppress(Exception):
+            protocol, host, port = await self._call(uri, "requestTopic", topic, [["TCPROS"]])
+            assert protocol == "TCPROS"
+            reader, writer = await asyncio.open_connection(host, port)
+            known = message_type(kind)
+            writer.write(
+                _header(
+                    {
+                        "callerid": self.name, "topic": topic, "type": known.name,
+                        "md5sum": known.digest, "tcp_nodelay": "1",
+                        "message_definition": known.definition,
+                    }
+                )
+            )  # fmt: skip
+            try:
+                fields = await self._read_header(reader)
+                if fields.get("md5sum") != known.digest:
+                    return
+                while True:
+                    length = int.from_bytes(await reader.readexactly(4), "little")
+                    if length > _MOST_BYTES:
+                        return
+                    body = await reader.readexactly(length)
+                    try:
+                        message = decode(kind, body)
+                    except MalformedError:
+                        self.malformed += 1
+                        continue
+                    callback(message)
+            finally:
+                writer.close()
+
+    @staticmethod
+    async def _read_header(reader: asyncio.StreamReader) -> dict[str, str]:
+        total = int.from_bytes(await reader.readexactly(4), "little")
+        if total > _MOST_BYTES:
+            raise ValueError("too long")
+        body, fields = await reader.readexactly(total), {}
+        while body:
+            length = int.from_bytes(body[:4], "little")
+            name, _, value = body[4 : 4 + length].partition(b"=")
+            fields[name.decode()] = value.decode()
+            body = body[4 + length :]
+        return fields
+
+
+def _header(fields: dict[str, str]) -> bytes:
+    items = [f"{name}={value}".encode() for name, value in fields.items()]
+    body = b"".join(len(item).to_bytes(4, "little") + item for item in items)
+    return len(body).to_bytes(4, "little") + body

@@ -1,0 +1,288 @@
+"""What is flown while the policy has the vehicle: legs, the way to their start, and holding.
+
+    hold → transfer (to the leg's start) → hold → track (recorded) → lap or brake → hold
+
+It has no clock of its own: each tick is told the time and the newest state. All NumPy.
+"""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, NamedTuple
+
+import numpy as np
+
+from lafr_mjx.control.geometric import geometric_controller
+from lafr_mjx.control.observation import HISTORY, PREVIEW_S, SIZE, observe
+from lafr_mjx.control.policy import act
+from lafr_mjx.reference import clock as clocks
+from lafr_mjx.reference.flatness import reference_at
+from lafr_mjx.reference.path import derivatives, lap_s
+from lafr_mjx.reference.splines import from_waypoints
+from lafr_mjx.types import COMMAND_HOVER, CONTROL_DT, GRAVITY, Reference, Sensed
+
+if TYPE_CHECKING:
+    from lafr_mjx.hil.legs import Leg
+    from lafr_mjx.hil.profile import Profile
+    from lafr_mjx.reference.path import Path
+    from lafr_mjx.types import State
+
+SLOW_DOWN = 1.6
+"""Factor on the time scale on the ladder's first rung."""
+
+_STANDSTILL = 50.0  # time scale of a clock that brakes
+_AT_REST_MPS = 0.05
+_NEAR_M = 0.15
+_SETTLED_S = 0.4
+_TRANSFER_MPS = 1.2
+_MOST_TICKS = 6000
+_EARLY_S = 0.003  # a tick so near to its expected moment takes what was prepared for it
+_SAME_SAMPLE_S = 0.001
+_OFFSETS = np.asarray(PREVIEW_S)
+
+
+class Wanted(NamedTuple):
+    """What one tick asks for, before clipping."""
+
+    command: np.ndarray  # [4]
+    position: np.ndarray  # [3] m, the reference of this moment
+    controller: str  # policy or baseline
+    leg: int  # number of the leg that is recorded, else -1
+    leg_time: float  # s
+    not_finite: bool  # the policy's own command could not be used
+
+
+class Asked(NamedTuple):
+    """The reference of a tick, with its clock."""
+
+    reference: Reference
+    phase: float
+    phase_rate: float
+    time_scale: float
+
+
+class _Prepared(NamedTuple):
+    """What was computed ahead for the next tick."""
+
+    now: float  # s, moment that it is for
+    stamp: float  # s, of the sample that is expected
+    slow: bool
+    clock: clocks.Clock
+    seen: Reference  # at the previews, relative to the stamp
+
+
+class Flyer:
+    """Flies legs one after the other.
+
+    References are computed ahead, between two ticks: they take longer than all the rest, and the
+    next sample's stamp is known to a fraction of a millisecond. A tick that finds itself or its
+    sample elsewhere computes them anew.
+    """
+
+    def __init__(self, profile: Profile) -> None:
+        self.profile = profile
+        self.stage = "hold"
+        self.leg: Leg | None = None
+        self.coming: Leg | None = None
+        self.finished: list[int] = []  # legs that were flown to their end
+        self.observations = np.zeros((0, SIZE))  # of the last leg that was flown with a policy
+        self._baseline = geometric_controller(profile.command.limits)
+        self._path: Path | None = None
+        self._clock = clocks.start(1.0)
+        self._hold = np.zeros(3)
+        self._memory = self._baseline.start()
+        self._history = np.tile(COMMAND_HOVER, (HISTORY, 1))
+        self._rng = np.random.default_rng(0)
+        self._seen = np.zeros((_MOST_TICKS, SIZE), np.float32)
+        self._count = 0
+        self._now = -np.inf
+        self._settled = -np.inf
+        self._started = 0.0
+        self._slow = False
+        self._stamp = -np.inf
+        self._prepared: _Prepared | None = None
+
+    def begin(self, now: float, position: np.ndarray) -> None:
+        """Take the vehicle over from the pilot's hover."""
+        self.stage, self._hold = "hold", np.array(position, float)
+        self._memory = self._baseline.start()
+        self._history = np.tile(COMMAND_HOVER, (HISTORY, 1))
+        self._now, self._settled = now, now
+
+    def offer(self, leg: Leg) -> None:
+        """The next leg; replaces one that has not begun."""
+        self.coming = leg
+
+    def stop(self) -> int | None:
+        """Give the vehicle back; the number of the leg that this breaks off, if any."""
+        broken = self.leg.number if self.leg is not None and self.stage == "track" else None
+        self.stage, self.leg, self.coming = "hold", None, None
+        self._prepared = None
+        return broken
+
+    @property
+    def idle(self) -> bool:
+        """Nothing is left to fly."""
+        return self.stage == "hold" and self.leg is None and self.coming is None
+
+    def sent(self, command: np.ndarray) -> None:
+        """What really left for the vehicle: the policy's history."""
+        self._history = np.concatenate([np.asarray(command)[None], self._history[:-1]])
+
+    def tick(self, now: float, state: State, stamp: float, *, slow: bool, baseline: bool) -> Wanted:
+        """The command for this moment."""
+        prepared, self._prepared = self._prepared, None
+        if prepared is not None and (
+            slow is not prepared.slow
+            or abs(now - prepared.now) > _EARLY_S
+            or abs(stamp - prepared.stamp) > _SAME_SAMPLE_S
+        ):
+            prepared = None
+        if prepared is not None:
+            now = prepared.now
+        elapsed = min(max(now - self._now, 0.0), 0.1)
+        self._now, self._stamp, self._slow = now, stamp, slow
+        stage = self.stage
+        self._move(now, elapsed, state, slow, prepared)
+        if prepared is not None and self.stage == stage:
+            seen = prepared.seen
+        else:
+            age = min(max(now - stamp, -0.005), 0.1)
+            seen = self._references(_OFFSETS - age)
+        sensed = Sensed(state, np.asarray(stamp), np.asarray(now))
+        policy = self.leg.policy if self.leg is not None else None
+        flies = policy is not None and self.stage in ("track", "lap", "brake") and not baseline
+        not_finite = False
+        command = None
+        if flies and policy is not None and self.leg is not None:
+            observation = observe(
+                state.position, state.velocity, state.rotation, seen, self._history
+            )
+            command = np.asarray(act(policy, observation), float)
+            command = command + self.leg.dither * self._rng.standard_normal(4)
+            command = np.clip(command, policy.limits.low, policy.limits.high)
+            if self.stage == "track" and self._count < _MOST_TICKS:
+                self._seen[self._count] = observation
+                self._count += 1
+            if not np.isfinite(command).all():
+                not_finite, command = True, None
+        if command is None:
+            now_and_ahead = Reference(*(field[[0, 0]] for field in seen))
+            self._memory, command = self._baseline(self._memory, sensed, now_and_ahead)
+        recorded = self.stage == "track" and self.leg is not None
+        return Wanted(
+            command=np.asarray(command, float),
+            position=np.asarray(seen.position[0] + (now - stamp) * seen.velocity[0]),
+            controller="policy" if flies and not not_finite else "baseline",
+            leg=self.leg.number if recorded and self.leg is not None else -1,
+            leg_time=now - self._started if recorded else 0.0,
+            not_finite=not_finite,
+        )
+
+    def prepare(self) -> None:
+        """Compute the references of the next tick."""
+        if self.stage == "hold" or self._path is None:
+            self._prepared = None
+            return
+        now, stamp = self._now + CONTROL_DT, self._stamp + CONTROL_DT
+        clock = self._advanced(CONTROL_DT, self._slow)
+        seen = reference_at(self._path, clock, _OFFSETS - (now - stamp))
+        self._prepared = _Prepared(now, stamp, self._slow, clock, seen)
+
+    def asked(self) -> Asked:
+        """What was asked at the last tick, for the recording."""
+        references = self._references(np.zeros(1))
+        moving = self.stage != "hold" and self._path is not None
+        return Asked(
+            reference=Reference(*(field[0] for field in references)),
+            phase=float(self._clock.phase),
+            phase_rate=float(clocks.rates(self._clock)[0]) if moving else 0.0,
+            time_scale=float(self._clock.time_scale),
+        )
+
+    # ------------------------------------------------------------- stages
+
+    def _advanced(self, elapsed: float, slow: bool) -> clocks.Clock:
+        scale = 1.0 if self.leg is None or self.stage == "transfer" else self.leg.time_scale
+        target = _STANDSTILL if self.stage == "brake" else scale * (SLOW_DOWN if slow else 1.0)
+        return clocks.advance(clocks.with_time_scale(self._clock, target), elapsed)
+
+    def _move(
+        self, now: float, elapsed: float, state: State, slow: bool, prepared: _Prepared | None
+    ) -> None:
+        """Advance the clock and change the stage."""
+        if self.stage != "hold":
+            self._clock = self._advanced(elapsed, slow) if prepared is None else prepared.clock
+        if self.stage == "hold":
+            self._from_hold(now, state)
+        elif self.stage == "transfer":
+            if self._path is None or float(self._clock.phase) >= float(lap_s(self._path)):
+                self._rest(now)
+        elif self.leg is not None and self.stage == "track":
+            if now - self._started >= self.leg.seconds - 0.5 * CONTROL_DT:
+                self.finished.append(self.leg.number)
+                if self._count:
+                    self.observations = self._seen[: self._count].copy()
+                lap = self.leg.lap_on and self.coming is None
+                self.stage = "lap" if lap else "brake"
+        elif self.stage == "lap" and self.coming is not None:
+            self.stage = "brake"
+        elif self.stage == "brake" and self._speed() < _AT_REST_MPS:
+            self._rest(now)
+            self.leg = None
+
+    def _from_hold(self, now: float, state: State) -> None:
+        if self.coming is None:
+            return
+        start = np.asarray(derivatives(self.coming.path, 0.0))[0, :3]
+        distance = float(np.linalg.norm(start - self._hold))
+        if distance > 1e-3:
+            seconds = max(2.0, 2.2 * distance / _TRANSFER_MPS)
+            points = np.stack([self._hold, start])
+            self._path = from_waypoints(points, seconds, periodic=False)
+            self._clock = clocks.start(1.0, 0.0)
+            self.stage = "transfer"
+            return
+        away = float(np.linalg.norm(state.position - start))
+        if away > _NEAR_M or float(np.linalg.norm(state.velocity)) > 0.3:
+            self._settled = now
+        if now - self._settled >= _SETTLED_S:
+            leg, self.coming = self.coming, None
+            self.leg, self._path = leg, leg.path
+            self._clock = clocks.start(leg.time_scale, leg.ramp_s)
+            self._rng = np.random.default_rng(leg.seed)
+            self._memory = self._baseline.start() if leg.policy is not None else self._memory
+            self._count, self._started, self.stage = 0, now, "track"
+
+    def _rest(self, now: float) -> None:
+        """Hold where the reference is now."""
+        if self._path is not None:
+            self._hold = np.array(reference_at(self._path, self._clock).position, float)
+        self.stage, self._settled = "hold", now
+
+    def _speed(self) -> float:
+        if self._path is None:
+            return 0.0
+        return float(np.linalg.norm(reference_at(self._path, self._clock).velocity))
+
+    def _references(self, offsets: np.ndarray) -> Reference:
+        """References at moments relative to the clock's."""
+        if self.stage == "hold" or self._path is None:
+            return _still(self._hold, len(offsets))
+        return reference_at(self._path, self._clock, offsets)
+
+
+def _still(position: np.ndarray, count: int) -> Reference:
+    zero = np.zeros((count, 3))
+    return Reference(
+        np.tile(position, (count, 1)), zero, zero, zero, np.tile(np.eye(3), (count, 1, 1)), zero,
+        np.full(count, GRAVITY),
+    )  # fmt: skip
+
+
+def bounded(command: np.ndarray, last: np.ndarray, profile: Profile) -> tuple[np.ndarray, bool]:
+    """A command within range and slew, and whether it had to be changed."""
+    bounds = profile.command
+    clipped = np.clip(command, bounds.limits.low, bounds.limits.high)
+    slewed = np.clip(clipped, last - bounds.slew, last + bounds.slew)
+    changed = bool(np.any(np.abs(slewed - command) > 1e-6))
+    return slewed, changed

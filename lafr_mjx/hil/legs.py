@@ -1,0 +1,140 @@
+"""A leg: one flight that the control process is asked to make, as a file that it can trust.
+
+The learner writes a leg (path, clock, policy) whole or not at all; the control process reads it
+in a thread, checks it, and takes it between two laps.
+"""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, NamedTuple
+
+import numpy as np
+
+from lafr_mjx.control.policy import Policy, act
+from lafr_mjx.control.policy_file import load_policy, save_policy
+from lafr_mjx.errors import InputError
+from lafr_mjx.reference.flatness import reference_state
+from lafr_mjx.reference.path import DEGREE, Path, lap_s
+
+if TYPE_CHECKING:
+    from pathlib import Path as FilePath
+
+    from lafr_mjx.hil.profile import Profile
+
+MOST_SECONDS = 120.0
+_MOST_SATURATED = 0.5  # share of commands at a limit on the last flight
+
+
+class Leg(NamedTuple):
+    """What is to be flown."""
+
+    number: int
+    path: Path
+    time_scale: float
+    ramp_s: float  # s
+    seconds: float  # that are recorded
+    policy: Policy | None  # None: the baseline controller
+    dither: np.ndarray  # [4] standard deviation of the noise added: m/s², rad/s
+    seed: int
+    lap_on: bool  # go on along the path until the next leg is there
+
+
+def save_leg(folder: FilePath, leg: Leg) -> FilePath:
+    """Write a leg and its policy; the files appear whole or not at all."""
+    name = f"leg-{leg.number:03d}"
+    if leg.policy is not None:
+        partial = folder / f".{name}-policy.npz"
+        save_policy(partial, leg.policy)
+        partial.replace(folder / f"{name}-policy.npz")
+    partial = folder / f".{name}.npz"
+    with partial.open("wb") as file:
+        np.savez(
+            file,
+            number=leg.number,
+            coefficients=np.asarray(leg.path.coefficients, float),
+            breaks=np.asarray(leg.path.breaks, float),
+            periodic=np.asarray(leg.path.periodic, float),
+            timing=np.array([leg.time_scale, leg.ramp_s, leg.seconds]),
+            dither=np.asarray(leg.dither, float),
+            options=np.array([leg.seed, leg.lap_on, leg.policy is not None], np.int64),
+        )
+    final = folder / f"{name}.npz"
+    partial.replace(final)
+    return final
+
+
+def load_leg(file: FilePath) -> Leg:
+    """Read and check a leg."""
+    try:
+        with np.load(file, allow_pickle=False) as arrays:
+            number = int(arrays["number"])
+            path = Path(arrays["coefficients"], arrays["breaks"], arrays["periodic"])
+            time_scale, ramp_s, seconds = (float(x) for x in arrays["timing"])
+            dither = np.array(arrays["dither"], float)
+            seed, lap_on, with_policy = (int(x) for x in arrays["options"])
+    except Exception as error:  # a damaged file makes its readers raise almost anything
+        raise InputError(f"{file}: cannot be read as a leg: {error}") from error
+    segments = len(path.breaks) - 1
+    good = (
+        path.coefficients.shape == (segments, 4, DEGREE + 1)
+        and segments >= 1
+        and path.periodic.shape == ()
+        and dither.shape == (4,)
+        and all(np.isfinite(x).all() for x in (*path, dither))
+        and bool(np.all(np.diff(path.breaks) > 0.0))
+        and 0.02 <= time_scale <= 50.0
+        and 0.0 <= ramp_s <= 60.0
+        and 0.0 < seconds <= MOST_SECONDS
+        and bool(np.all((dither >= 0.0) & (dither <= 2.0)))
+    )
+    if not good:
+        raise InputError(f"{file}: is not a leg that can be flown")
+    policy = None
+    if with_policy:
+        policy = load_policy(file.with_name(f"{file.stem}-policy.npz"))
+    return Leg(number, path, time_scale, ramp_s, seconds, policy, dither, seed, bool(lap_on))
+
+
+def try_policy(policy: Policy, observations: np.ndarray) -> str:
+    """Why a policy must not fly, judged by what was seen on the last flight; empty if it may."""
+    if len(observations) == 0:
+        return ""
+    commands = np.asarray(act(policy, observations))
+    if not np.isfinite(commands).all():
+        return "it gives numbers that are not finite on the last flight"
+    low, high = np.asarray(policy.limits.low), np.asarray(policy.limits.high)
+    span = high - low
+    at_limit = (commands <= low + 1e-3 * span) | (commands >= high - 1e-3 * span)
+    worst = float(at_limit.mean(axis=0).max())
+    if worst > _MOST_SATURATED:
+        return f"it is at a limit for {worst:.0%} of the last flight"
+    return ""
+
+
+def check_leg(leg: Leg, profile: Profile) -> str:
+    """Why a leg must not be flown there, judged by its reference; empty if it may.
+
+    The reference, with its stopping distance, must stay within the fence, and below the trips of
+    speed and tilt: a flight that goes as planned must not trip.
+    """
+    phases = np.linspace(0.0, float(lap_s(leg.path)), 400)
+    with np.errstate(all="ignore"):
+        reference = reference_state(leg.path, phases, np.full(400, 1.0 / leg.time_scale))
+    positions, velocities = np.asarray(reference.position), np.asarray(reference.velocity)
+    excess = [profile.fence.excess(p, v) for p, v in zip(positions, velocities, strict=True)]
+    worst = int(np.argmax(excess))
+    if not excess[worst] <= 0.0:
+        return (
+            f"its path comes too near to the fence: {excess[worst]:.2f} m too far, with the "
+            f"stopping distance, at phase {phases[worst]:.2f} s"
+        )
+    speed = float(np.linalg.norm(velocities, axis=1).max())
+    if not speed <= profile.limits.speed_mps:
+        return f"it goes at {speed:.1f} m/s; allowed are {profile.limits.speed_mps:g}"
+    tilt = float(np.degrees(np.arccos(np.clip(reference.rotation[:, 2, 2].min(), -1.0, 1.0))))
+    if not tilt <= profile.limits.tilt_deg:
+        return f"it tilts by {tilt:.0f} degrees; allowed are {profile.limits.tilt_deg:g}"
+    low, high = profile.limits.altitude_min_m, profile.limits.altitude_max_m
+    if not low <= positions[:, 2].min() <= positions[:, 2].max() <= high:
+        return f"it leaves the altitudes from {low:g} to {high:g} m"
+    return ""

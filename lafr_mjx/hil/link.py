@@ -1,0 +1,283 @@
+"""The link to an Agilicious pilot: its topics as plain values, and the commands to it.
+
+Another transport (a rosbridge) may stand behind the same interface: `Link`.
+"""
+
+from __future__ import annotations
+
+import math
+import threading
+import time
+from typing import TYPE_CHECKING, Any, NamedTuple, Protocol
+
+import numpy as np
+
+from lafr_mjx import so3
+from lafr_mjx.hil import messages as m
+from lafr_mjx.hil.clocks import ClockMap
+from lafr_mjx.hil.node import LOOPBACK, Node
+from lafr_mjx.types import State
+
+if TYPE_CHECKING:
+    from lafr_mjx.hil.profile import Profile
+    from lafr_mjx.hil.subscriber import Received
+
+CALLS = {
+    "start": "std_msgs/Empty",
+    "land": "std_msgs/Empty",
+    "off": "std_msgs/Empty",
+    "force_hover": "std_msgs/Empty",
+    "trigger_guard": "std_msgs/Empty",
+    "enable": "std_msgs/Bool",
+}
+"""The pilot's topics that are called, not streamed."""
+
+_HEARD = {
+    "state": "agiros_msgs/QuadState",
+    "telemetry": "agiros_msgs/Telemetry",
+    "mocap": "geometry_msgs/PoseStamped",
+    "battery": "sensor_msgs/BatteryState",
+}
+_UNIT = 0.01  # how far a quaternion's length may be from 1
+_FAR_M = 1e4
+_RESET_S = 1.0  # after so long without a message, an older stamp is taken again
+
+
+class Heard(NamedTuple):
+    """What is known now. Moments are of the monotonic clock; never: minus infinity."""
+
+    state: State | None
+    state_stamp: float  # when it was sampled, as far as the stamps say
+    state_receipt: float
+    state_number: int
+    mocap_position: np.ndarray | None  # [3] m
+    mocap_receipt: float
+    mocap_number: int
+    telemetry_receipt: float
+    armed: bool
+    guard: bool
+    voltage: float  # V; NaN if never heard
+    clock_skew: float  # s
+    wall_skew: float  # s, wall clock minus stamps; for the preflight check only
+    subscribed: bool  # the pilot takes our commands and calls
+    connected: bool  # all topics are there
+    master_seen: float
+    intruders: tuple[str, ...]  # other nodes that publish commands
+
+
+class Link(Protocol):
+    """What the control process needs of a transport."""
+
+    arrival: threading.Event  # set at each new state
+
+    def heard(self) -> Heard:
+        """What is known now."""
+        ...
+
+    def send(self, command: np.ndarray, expires: float) -> bool:
+        """Send a command [4] unless it is late; whether it went out. Never blocks."""
+        ...
+
+    def call(self, name: str) -> None:
+        """Make a call: one of `CALLS`, or "disable"."""
+        ...
+
+    def drain(self) -> list[tuple[str, str, float, float, bytes]]:
+        """Raw messages since the last call: topic, type, receipt, wall time, bytes."""
+        ...
+
+    def counts(self) -> dict[str, dict[str, int]]:
+        """What was received, dropped and refused, by topic."""
+        ...
+
+    def close(self) -> None:
+        """Leave."""
+        ...
+
+
+class RosLink:
+    """The link over ROS 1."""
+
+    def __init__(
+        self, profile: Profile, master: str, host: str = LOOPBACK, name: str = "/lafr_mjx_control"
+    ) -> None:
+        self.arrival = threading.Event()
+        self._profile = profile
+        self._clock = ClockMap()
+        self._wall = ClockMap()
+        self._sequence = 0
+        self._tape: list[tuple[str, str, float, float, bytes]] = []
+        self.node = node = Node(name, master, host)
+        readers = {
+            "state": _StateReader(), "telemetry": None, "mocap": _PoseReader(), "battery": None,
+        }  # fmt: skip
+        self._heard = {
+            key: node.subscribe(
+                profile.topic(key),
+                kind,
+                readers[key],
+                self.arrival if key == "state" else None,
+                idle_s=3.0,
+            )
+            for key, kind in _HEARD.items()
+        }
+        self._command = node.advertise(profile.topic("feedthrough_command"), "agiros_msgs/Command")
+        self._calls = {
+            name: node.advertise(profile.topic(name), kind) for name, kind in CALLS.items()
+        }
+        self._seen_state = -1
+        node.start()
+
+    def heard(self) -> Heard:
+        """What is known now."""
+        node, heard = self.node, self._heard
+        state, mocap = heard["state"].latest, heard["mocap"].latest
+        telemetry, battery = heard["telemetry"].latest, heard["battery"].latest
+        if state is not None and state.number != self._seen_state:
+            self._seen_state = state.number
+            stamp = state.message.stamp
+            self._clock = self._clock.seen(state.receipt, stamp)
+            self._wall = self._wall.seen(state.wall, stamp)
+        voltage = math.nan
+        if telemetry is not None:
+            voltage = float(telemetry.message.voltage)
+        elif battery is not None:
+            voltage = float(battery.message.voltage)
+        needed = (heard["state"], heard["mocap"], heard["telemetry"])
+        topic = self._profile.topic("feedthrough_command")
+        publishing = node.publishing.get(topic, ())
+        sinks = [self._command, *self._calls.values()]
+        subscribed = all(publisher.subscribers for publisher in sinks)
+        return Heard(
+            state=state.message.state if state else None,
+            state_stamp=state.message.stamp + self._clock.offset if state else -math.inf,
+            state_receipt=_receipt(state),
+            state_number=state.number if state else -1,
+            mocap_position=mocap.message if mocap else None,
+            mocap_receipt=_receipt(mocap),
+            mocap_number=mocap.number if mocap else -1,
+            telemetry_receipt=_receipt(telemetry),
+            armed=bool(telemetry.message.bridge_armed.data) if telemetry else False,
+            guard=bool(telemetry.message.guard_triggered.data) if telemetry else False,
+            voltage=voltage,
+            clock_skew=self._clock.skew,
+            wall_skew=self._wall.offset if state else math.nan,
+            subscribed=subscribed,
+            connected=subscribed and all(s.connected and s.latest for s in needed),
+            master_seen=node.master_seen,
+            intruders=tuple(name for name in publishing if name != node.name),
+        )
+
+    def send(self, command: np.ndarray, expires: float) -> bool:
+        """Send a command [4] unless it is late."""
+        self._sequence += 1
+        wall = time.time()
+        kind = m.message_class("agiros_msgs/Command")
+        message = kind(
+            m.header(wall, self._sequence), wall, False, float(command[0]),
+            m.vector(command[1:]), np.zeros(4),
+        )  # fmt: skip
+        body = m.encode("agiros_msgs/Command", message)
+        now = time.monotonic()
+        if now > expires:
+            return False
+        sent = self._command.publish(body, expires) > 0
+        if sent:
+            self._note("feedthrough_command", "agiros_msgs/Command", now, wall, body)
+        return sent
+
+    def call(self, name: str) -> None:
+        """Make a call."""
+        topic = "enable" if name == "disable" else name
+        kind = CALLS[topic]
+        message = m.empty() if kind == "std_msgs/Empty" else m.boolean(name == "enable")
+        body = m.encode(kind, message)
+        self._calls[topic].publish(body)
+        self._note(topic, kind, time.monotonic(), time.time(), body)
+
+    def drain(self) -> list[tuple[str, str, float, float, bytes]]:
+        """Raw messages since the last call, ours included."""
+        tape, self._tape = self._tape, []
+        for subscriber in self._heard.values():
+            tape += [
+                (subscriber.topic, subscriber.kind.name, raw.receipt, raw.wall, raw.data)
+                for raw in subscriber.drain()
+            ]
+        return tape
+
+    def counts(self) -> dict[str, dict[str, int]]:
+        """What was received, dropped and refused, by topic."""
+        return {key: vars(subscriber.counters) for key, subscriber in self._heard.items()}
+
+    def close(self) -> None:
+        """Leave."""
+        self.node.close()
+
+    def _note(self, name: str, kind: str, now: float, wall: float, body: bytes) -> None:
+        if len(self._tape) < 1000:
+            self._tape.append((self._profile.topic(name), kind, now, wall, body))
+
+
+class StampedState(NamedTuple):
+    """A good state with the vehicle's stamp."""
+
+    state: State
+    stamp: float  # s, vehicle's clock
+
+
+class _InOrder:
+    """Refuses messages that are no newer than the last one."""
+
+    def __init__(self) -> None:
+        self._stamp = -math.inf
+        self._receipt = -math.inf
+
+    def check(self, header: Any) -> float:
+        stamp, now = m.seconds(header.stamp), time.monotonic()
+        if stamp <= self._stamp and now - self._receipt < _RESET_S:
+            raise m.OutdatedError(f"stamp {stamp} after {self._stamp}")
+        self._stamp, self._receipt = stamp, now
+        return stamp
+
+
+class _StateReader(_InOrder):
+    """`agiros_msgs/QuadState` to a state; refuses what no vehicle can be."""
+
+    def __call__(self, message: Any) -> StampedState:
+        pose, twist = message.pose, message.velocity
+        position, quaternion = _pose(pose)
+        velocity, rates = _values(twist.linear), _values(twist.angular)
+        if not (np.isfinite(velocity).all() and np.isfinite(rates).all()):
+            raise m.MalformedError("a velocity that is not finite")
+        stamp = self.check(message.header)
+        state = State(position, velocity, so3.quaternion_to_matrix(quaternion), rates)
+        return StampedState(state, stamp)
+
+
+class _PoseReader(_InOrder):
+    """`geometry_msgs/PoseStamped` to a position."""
+
+    def __call__(self, message: Any) -> np.ndarray:
+        position, _ = _pose(message.pose)
+        self.check(message.header)
+        return position
+
+
+def _pose(pose: Any) -> tuple[np.ndarray, np.ndarray]:
+    """Position [3] and unit quaternion [4] wxyz of a pose that can be."""
+    position, turn = _values(pose.position), pose.orientation
+    quaternion = np.array([turn.w, turn.x, turn.y, turn.z])
+    if not (np.isfinite(position).all() and np.abs(position).max() < _FAR_M):
+        raise m.MalformedError(f"a position of {position}")
+    length = math.hypot(*quaternion)
+    if not abs(length - 1.0) <= _UNIT:
+        raise m.MalformedError(f"a quaternion of length {length}")
+    return position, quaternion / length
+
+
+def _values(vector: Any) -> np.ndarray:
+    return np.array([vector.x, vector.y, vector.z])
+
+
+def _receipt(received: Received | None) -> float:
+    return received.receipt if received is not None else -math.inf

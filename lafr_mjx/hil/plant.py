@@ -1,0 +1,88 @@
+"""The drone on the wire as the learner knows a plant: `fly` and nothing else.
+
+`Plant` of `lafr_mjx/learner/adapt.py` is the seam: what learns on the simulated plant learns here.
+A flight blocks in real time. The controllers that a learner flies are turned into what the
+control process can load: a policy file with its dither, or the baseline.
+"""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+
+from lafr_mjx import mlp
+from lafr_mjx.control.geometric import GeometricController
+from lafr_mjx.control.policy import Policy
+from lafr_mjx.errors import InputError
+from lafr_mjx.hil.legs import Leg
+from lafr_mjx.reference.path import Path
+from lafr_mjx.types import CommandLimits
+
+if TYPE_CHECKING:
+    from lafr_mjx.control.controller import Controller
+    from lafr_mjx.hil.session import Session
+    from lafr_mjx.reference.clock import Clock
+    from lafr_mjx.types import Rollout
+
+_DITHER = np.array([0.6, 0.4, 0.4, 0.4])
+"""Standard deviation of the dither at strength 1, as in the learner's `GuardedPolicy`."""
+
+
+class HilPlant:
+    """A session in the air, in the policy's hands. The run is the number of flights made."""
+
+    def __init__(self, session: Session, *, lap_on: bool = True, seed: int = 0) -> None:
+        """Take over a session.
+
+        Args:
+            session: in the mode `policy`.
+            lap_on: keep lapping with the last policy while the learner works.
+            seed: of the dither.
+        """
+        self.session = session
+        self.lap_on = lap_on
+        self._seed = seed
+
+    def start(self) -> int:
+        """No flight made."""
+        return 0
+
+    def fly(
+        self, run: int, controller: Controller, path: Path, clock: Clock, seconds: float
+    ) -> tuple[int, Rollout]:
+        """Fly along a path from rest in hover at its start; blocks until it is flown."""
+        policy, dither = as_flown(controller)
+        leg = Leg(
+            number=run,
+            path=Path(*(np.asarray(field, float) for field in path)),
+            time_scale=float(np.asarray(clock.time_scale)),
+            ramp_s=float(np.asarray(clock.ramp_s)),
+            seconds=float(seconds),
+            policy=policy,
+            dither=dither,
+            seed=1000 * self._seed + run,
+            lap_on=self.lap_on,
+        )
+        return run + 1, self.session.fly(leg)
+
+
+def as_flown(controller: Any) -> tuple[Policy | None, np.ndarray]:
+    """A controller in the form that the control process flies: policy (or None) and dither [4].
+
+    Known are the geometric controller (flown as the baseline), a `Policy`, and a policy behind a
+    guard, as the learner flies it: there the ladder of the safety machine is the guard.
+    """
+    if isinstance(controller, GeometricController):
+        return None, np.zeros(4)
+    guarded = hasattr(controller, "policy") and hasattr(controller, "dither")
+    policy = controller.policy if guarded else controller
+    if not isinstance(policy, Policy):
+        raise InputError(f"a {type(controller).__name__} cannot be flown on a drone")
+    layers = tuple(
+        mlp.Layer(np.asarray(layer.weight, np.float32), np.asarray(layer.bias, np.float32))
+        for layer in policy.layers
+    )
+    limits = CommandLimits(*(np.asarray(side, np.float32) for side in policy.limits))
+    strength = float(np.asarray(controller.dither)) if guarded else 0.0
+    return Policy(layers, limits), strength * _DITHER

@@ -1,0 +1,42 @@
+"""Ask the system for punctual service; without the right to it, go on as well as possible."""
+
+from __future__ import annotations
+
+import contextlib
+import gc
+import os
+import sys
+
+
+def prefer(priority: int = 10) -> str:
+    """Raise the calling thread, and those that it starts later; what was granted."""
+    # A thread that has the interpreter gives it up after this time when another wants it.
+    sys.setswitchinterval(0.0001)
+    try:
+        os.sched_setscheduler(0, os.SCHED_FIFO, os.sched_param(priority))
+        return f"real time (SCHED_FIFO {priority})"
+    except OSError:
+        pass
+    try:
+        os.nice(-10)
+        return "priority raised (nice -10)"
+    except OSError:
+        return "ordinary priority"
+
+
+def background() -> None:
+    """Put the calling thread behind the others of this process, but before all other processes.
+
+    Not lower: a thread that holds the interpreter's lock and is not run holds up the control
+    loop, whatever the loop's own priority is.
+    """
+    with contextlib.suppress(OSError):
+        if os.sched_getscheduler(0) == os.SCHED_FIFO:
+            os.sched_setscheduler(0, os.SCHED_FIFO, os.sched_param(1))
+
+
+def freeze_garbage() -> None:
+    """No collection in flight by itself: what is there now stays."""
+    gc.collect()
+    gc.freeze()
+    gc.disable()

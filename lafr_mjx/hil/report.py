@@ -1,0 +1,53 @@
+"""Figures of flights on the wire, for tables."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+
+if TYPE_CHECKING:
+    from lafr_mjx.hil.profile import Profile
+    from lafr_mjx.types import Rollout
+
+COLUMNS = ("flight", "s", "lap s", "peak m/s", "RMSE m", "peak error m", "state age ms")
+
+
+def flight_rows(
+    found: dict[int, Rollout], task: str | None, profile: Profile
+) -> tuple[tuple[str, ...], list[tuple[str, ...]]]:
+    """One row for each flight; without a task there is no lap and no ramp to leave out."""
+    rows = []
+    for number, rollout in found.items():
+        figures = flight_figures(rollout, task, profile)
+        lap = "-" if figures["lap_time_s"] is None else f"{figures['lap_time_s']:.2f}"
+        rows.append(
+            (
+                str(number), f"{figures['flight_time_s']:.2f}", lap,
+                f"{figures['peak_speed_mps']:.2f}", f"{figures['rmse_m']:.3f}",
+                f"{figures['peak_error_m']:.3f}", f"{figures['state_age_ms']:.1f}",
+            )
+        )  # fmt: skip
+    return COLUMNS, rows
+
+
+def flight_figures(rollout: Rollout, task: str | None, profile: Profile) -> dict[str, Any]:
+    """The project's figures of a flight, and the median age of the states it was flown on."""
+    age = 1e3 * float(np.median(np.asarray(rollout.time) - np.asarray(rollout.stamp)))
+    if task is not None:
+        from dataclasses import asdict
+
+        from lafr_mjx.metrics import flight_metrics
+        from lafr_mjx.tasks import load_task
+
+        metrics = flight_metrics(rollout, load_task(task), profile.command.limits)
+        return {**asdict(metrics), "state_age_ms": age}
+    error = np.linalg.norm(rollout.sensed.position - rollout.reference.position, axis=-1)
+    return {
+        "flight_time_s": float(rollout.time[-1]),
+        "lap_time_s": None,
+        "peak_speed_mps": float(np.linalg.norm(rollout.sensed.velocity, axis=-1).max()),
+        "rmse_m": float(np.sqrt(np.mean(error**2))),
+        "peak_error_m": float(error.max()),
+        "state_age_ms": age,
+    }

@@ -1,0 +1,355 @@
+"""A session: the processes of a flight, seen from the operator's side.
+
+    this process (operator, learner)  ── console ──  control process (50 Hz)  ── ROS ──  pilot
+                                                     emergency stop  ──────────  ROS ──  pilot
+
+For the software drone a session starts the master and the drone as well. Whatever happens here,
+the processes it started are ended, after the vehicle is down.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import os
+import signal
+import socket
+import subprocess
+import sys
+import threading
+import time
+from typing import TYPE_CHECKING, Any
+
+from lafr_mjx.errors import RunError
+from lafr_mjx.hil.bags import flights, read_records, write_bag
+from lafr_mjx.hil.console import Console
+from lafr_mjx.hil.legs import check_leg, save_leg
+from lafr_mjx.hil.master import Master
+from lafr_mjx.hil.node import LOOPBACK, check_master
+from lafr_mjx.hil.spool import SpoolReader
+
+if TYPE_CHECKING:
+    from pathlib import Path
+    from types import TracebackType
+
+    from lafr_mjx.hil.legs import Leg
+    from lafr_mjx.hil.profile import Profile
+    from lafr_mjx.hil.safety import Word
+    from lafr_mjx.types import Rollout
+
+_BEAT_S = 0.2
+_LANDING_S = 40.0  # the longest way down: hover, guard, a landing without a known height
+
+
+class Session:
+    """Starts and watches the processes. Use it as a context manager."""
+
+    def __init__(
+        self,
+        profile: Profile,
+        folder: Path,
+        *,
+        master: str | None = None,
+        host: str = LOOPBACK,
+        scenario: str = "nominal",
+        task: str | None = None,
+        seed: int = 0,
+        faults: tuple[str, ...] = (),
+    ) -> None:
+        """Start.
+
+        Args:
+            profile: of the drone.
+            folder: where control process and drone leave their files; must be there.
+            master: address of the ROS master; None starts the built-in one.
+            host: address of this machine that the drone can reach.
+            scenario: of the software drone.
+            task: whose fans blow around the software drone.
+            seed: of the software drone.
+            faults: to inject into the software drone.
+        """
+        self.profile = profile
+        self.folder = folder
+        self.status: dict[str, Any] = {}
+        self.events: list[tuple[float, str]] = []
+        self.refused: list[str] = []
+        self.ended: dict[str, Any] | None = None
+        self.priority = ""
+        self._master = None
+        self._processes: dict[str, subprocess.Popen[bytes]] = {}
+        self._lock = threading.Lock()
+        self._closing = False
+        self._learner = False
+        self._started = time.monotonic()
+        self._log = (folder / "events.txt").open("a", encoding="utf-8", buffering=1)
+        try:
+            if master is None:
+                self._master = Master(host)
+                master = self._master.uri
+            check_master(master)
+            self.master = master
+            common = ["--master", master, "--host", host]
+            if profile.simulated:
+                command = ["-m", "lafr_mjx.hil", "sim-drone", *common]
+                command += ["--vehicle", str(profile.path), "--scenario", scenario]
+                command += ["--seed", str(seed)] + (["--task", task] if task else [])
+                command += ["--fault", *faults] if faults else []
+                self._start("drone", command)
+            mine, its = socket.socketpair()
+            self.console = Console(mine)
+            command = ["-m", "lafr_mjx.hil.control", "--profile", str(profile.path), *common]
+            command += ["--out", str(folder), "--console", str(its.fileno())]
+            self._start("control", command, its.fileno())
+            its.close()
+            stop = ["-m", "lafr_mjx.hil", "stop", *common, "--vehicle", str(profile.path)]
+            self._start("stop", stop)
+        except BaseException:
+            self._end_processes()
+            raise
+        self._thread = threading.Thread(target=self._listen, name="console", daemon=True)
+        self._thread.start()
+
+    # ------------------------------------------------------------- words
+
+    def say(self, word: Word) -> None:
+        """The operator's word."""
+        self._note(f"operator: {word.value}")
+        self._send({"word": word.value})
+
+    def stop(self) -> None:
+        """Emergency: guard, then land, by both processes."""
+        self._note("operator: STOP")
+        self._send({"stop": True})
+        self._to_stop(b"stop\n")
+
+    def cut(self) -> None:
+        """Emergency: motors off, by the independent process."""
+        self._note("operator: CUT")
+        self._to_stop(b"off\n")
+
+    def inject(self, text: str) -> None:
+        """Inject a fault into the software drone."""
+        from lafr_mjx.hil import messages as m
+        from lafr_mjx.hil.node import Node
+
+        with Node(f"/lafr_mjx_inject_{os.getpid()}", self.master) as node:
+            topic = node.advertise(f"/{self.profile.quad}/sim/fault", "std_msgs/String")
+            node.start()
+            end = time.monotonic() + 5.0
+            while not topic.subscribers and time.monotonic() < end:
+                time.sleep(0.005)
+            if not topic.publish(m.encode("std_msgs/String", m.text(text))):
+                raise RunError("the software drone does not listen for faults")
+            time.sleep(0.1)
+
+    def learner(self, here: bool) -> None:
+        """The learner is at work (then its heartbeat is watched), or is not."""
+        self._learner = here
+        self._send({"learner": here})
+
+    # ------------------------------------------------------------- waiting
+
+    @property
+    def mode(self) -> str:
+        """Mode of the state machine, as last heard."""
+        return str(self.status.get("mode", "disconnected"))
+
+    def wait(self, *modes: str, seconds: float, what: str) -> str:
+        """Wait until the machine is in one of these modes."""
+        end = time.monotonic() + seconds
+        while time.monotonic() < end:
+            if self.mode in modes:
+                return self.mode
+            self._check_alive()
+            time.sleep(0.02)
+        raise RunError(f"{what} did not happen within {seconds:g} s; {self.trouble()}")
+
+    def wait_ready(self, seconds: float = 180.0) -> None:
+        """Wait for all preflight checks."""
+        end = time.monotonic() + seconds
+        while time.monotonic() < end:
+            checks = self.status.get("checks", [])
+            if self.mode == "preflight" and checks and all(good for _, good, _ in checks):
+                return
+            self._check_alive()
+            time.sleep(0.05)
+        raise RunError(f"not ready to fly after {seconds:g} s; {self.trouble()}")
+
+    def trouble(self) -> str:
+        """What stands in the way, in one line."""
+        failed = [
+            f"{name} ({why})" for name, good, why in self.status.get("checks", []) if not good
+        ]
+        last = "; ".join(text for _, text in self.events[-3:])
+        mode = f"mode {self.mode}"
+        return ", ".join([mode, *(failed if self.mode == "preflight" else []), last or "no events"])
+
+    # ------------------------------------------------------------- legs
+
+    def fly(self, leg: Leg, seconds: float | None = None) -> Rollout:
+        """Have a leg flown and return what was recorded; raises if it is refused or broken."""
+        trouble = check_leg(leg, self.profile)
+        if trouble:
+            raise RunError(f"leg {leg.number} is not flown: {trouble}")
+        before = len(self.refused)
+        self._send({"leg": str(save_leg(self.folder, leg))})
+        end = time.monotonic() + (seconds or leg.seconds + 45.0)
+        while leg.number not in self.status.get("finished", []):
+            self._check_alive()
+            if len(self.refused) > before:
+                raise RunError(f"leg {leg.number} is refused: {self.refused[-1]}")
+            if self.mode not in ("policy",):
+                raise RunError(f"leg {leg.number} was broken off; {self.trouble()}")
+            if time.monotonic() > end:
+                raise RunError(f"leg {leg.number} did not end; {self.trouble()}")
+            time.sleep(0.02)
+        return self.rollout(leg.number)
+
+    def rollout(self, number: int) -> Rollout:
+        """A recorded leg; its last records may still be on their way to the disk."""
+        end = time.monotonic() + 5.0
+        while True:
+            found = flights(SpoolReader(self.folder / "flight.spool")).get(number)
+            later = any(tick.leg != number for tick in _last_ticks(self.folder / "flight.spool"))
+            if found is not None and later:
+                return found
+            if time.monotonic() > end:
+                if found is not None:
+                    return found
+                raise RunError(f"leg {number} was not recorded; {self.trouble()}")
+            time.sleep(0.1)
+
+    # ------------------------------------------------------------- the end
+
+    def close(self) -> None:
+        """Land if need be, wait for it, end everything, and make the bag."""
+        if self._closing:
+            return
+        with contextlib.suppress(Exception):
+            self._send({"quit": True})
+            end = time.monotonic() + _LANDING_S
+            while self._running("control") and time.monotonic() < end:
+                time.sleep(0.05)
+        self._closing = True
+        self._end_processes()
+        spool, bag = self.folder / "flight.spool", self.folder / "flight.bag"
+        if spool.exists() and not bag.exists():
+            write_bag(bag, read_records(spool))
+
+    def __enter__(self) -> Session:
+        return self
+
+    def __exit__(
+        self,
+        kind: type[BaseException] | None,
+        error: BaseException | None,
+        trace: TracebackType | None,
+    ) -> None:
+        self.close()
+
+    # ------------------------------------------------------------- inside
+
+    def _start(self, name: str, command: list[str], descriptor: int | None = None) -> None:
+        log = (self.folder / f"{name}.txt").open("ab")
+        # A session of its own: Ctrl-C reaches the operator's process only, which then lands.
+        self._processes[name] = subprocess.Popen(
+            [sys.executable, *command],
+            stdin=subprocess.PIPE if name == "stop" else subprocess.DEVNULL,
+            stdout=log,
+            stderr=log,
+            start_new_session=True,
+            pass_fds=() if descriptor is None else (descriptor,),
+        )
+        log.close()
+
+    def process(self, name: str) -> subprocess.Popen[bytes]:
+        """One of the processes: drone, control, stop."""
+        return self._processes[name]
+
+    def _running(self, name: str) -> bool:
+        process = self._processes.get(name)
+        return process is not None and process.poll() is None
+
+    def _check_alive(self) -> None:
+        for name in ("control", "drone"):
+            process = self._processes.get(name)
+            if process is not None and process.poll() is not None and self.ended is None:
+                tail = (self.folder / f"{name}.txt").read_text(errors="replace").strip()
+                last = tail.splitlines()[-1] if tail else "without a word"
+                if name == "control":
+                    self._to_stop(b"stop\n")  # the pilot hovers already; bring it down
+                raise RunError(f"the {name} process has ended: {last}")
+
+    def _send(self, message: dict[str, Any]) -> None:
+        with self._lock:
+            self.console.send(message)
+
+    def _to_stop(self, data: bytes) -> None:
+        process = self._processes.get("stop")
+        if process is not None and process.stdin is not None:
+            with contextlib.suppress(OSError):
+                process.stdin.write(data)
+                process.stdin.flush()
+
+    def _listen(self) -> None:
+        beat = 0.0
+        while not self._closing:
+            if time.monotonic() - beat > _BEAT_S:
+                beat = time.monotonic()
+                self._send({"learner": True} if self._learner else {"beat": True})
+            self.console.wait(0.05)
+            with self._lock:
+                received = self.console.receive()
+            for message in received:
+                self._take(message)
+            if self.console.closed:
+                return
+
+    def _take(self, message: dict[str, Any]) -> None:
+        if isinstance(message.get("status"), dict):
+            self.status = message["status"]
+        for text in message.get("events", []):
+            self._note(str(text))
+        if "refused" in message:
+            self.refused.append(str(message["refused"]))
+            self._note(f"refused: {message['refused']}")
+        if "end" in message:
+            self.ended = message["end"]
+        if "priority" in message:
+            self.priority = str(message["priority"])
+            self._note(f"control process: {self.priority}")
+
+    def _note(self, text: str) -> None:
+        at = time.monotonic() - self._started
+        self.events.append((at, text))
+        with contextlib.suppress(OSError, ValueError):
+            self._log.write(f"{at:9.3f} s  {text}\n")
+
+    def _end_processes(self) -> None:
+        for name in ("control", "stop", "drone"):
+            process = self._processes.get(name)
+            if process is None:
+                continue
+            if process.stdin is not None:
+                with contextlib.suppress(OSError):
+                    process.stdin.close()
+            for number, patience in ((signal.SIGTERM, 5.0), (signal.SIGKILL, 5.0)):
+                if process.poll() is None:
+                    with contextlib.suppress(OSError):
+                        process.send_signal(number)
+                    with contextlib.suppress(subprocess.TimeoutExpired):
+                        process.wait(patience)
+        if self._master is not None:
+            self._master.close()
+            self._master = None
+        self._log.close()
+
+
+def _last_ticks(path: Path) -> list[Any]:
+    from lafr_mjx.hil.bags import TICK, TICK_TOPIC
+    from lafr_mjx.hil.messages import decode
+
+    last = None
+    for record in SpoolReader(path):
+        if record.topic == TICK_TOPIC:
+            last = record
+    return [] if last is None else [decode(TICK, last.data)]

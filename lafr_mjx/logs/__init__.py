@@ -1,0 +1,1 @@
+"""Recorded flights of any origin: read, checked, and brought onto one clock."""

@@ -1,0 +1,265 @@
+"""ROS bags: agiros state and commands, odometry, MAVROS attitude targets. No ROS needed.
+
+States come from `agiros_msgs/QuadState` or `nav_msgs/Odometry`, commands from
+`agiros_msgs/Command` or `mavros_msgs/AttitudeTarget`. Topics are found by these types; where
+there are several, the most likely one is taken and the notes say which. Stamps are those of the
+headers; a message without one has the time at which it was recorded.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+
+from lafr_mjx import so3
+from lafr_mjx.errors import InputError
+from lafr_mjx.logs.raw import RawLog, Signal
+from lafr_mjx.logs.smoothing import differentiate
+
+if TYPE_CHECKING:
+    from pathlib import Path
+
+# Types in order of preference, and for each the ends of topic names in order of preference.
+_STATES = {
+    "agiros_msgs/msg/QuadState": ("agiros_pilot/state", "state"),
+    "nav_msgs/msg/Odometry": ("agiros_pilot/odometry", "odometry", "local_position/odom"),
+}
+_COMMANDS = {
+    "agiros_msgs/msg/Command": ("feedthrough_command", "command", "mpc_command"),
+    "mavros_msgs/msg/AttitudeTarget": ("setpoint_raw/attitude", "target_attitude"),
+}
+_IGNORE_RATES = 7  # AttitudeTarget: type_mask bits of roll, pitch and yaw rate
+_IGNORE_THRUST = 64
+
+
+@dataclass(frozen=True)
+class BagTopics:
+    """Topics to read instead of those that are found."""
+
+    state: str | None = None
+    command: str | None = None
+    full_thrust: float | None = None  # m/s² at a MAVROS thrust of 1
+
+
+def read_bag(path: Path, topics: BagTopics = BagTopics()) -> RawLog:
+    """Read one flight of a ROS 1 or ROS 2 bag."""
+    found = _messages(path, topics)
+    (state_topic, state_type, states), (command_topic, command_type, commands) = found
+    notes = [f"states from {state_topic} ({state_type}), commands from {command_topic}"]
+    fields = _state_fields(state_topic, states, state_type, notes)
+    if command_type == "agiros_msgs/msg/Command":
+        fields |= _agiros_commands(path, command_topic, commands, notes)
+    else:
+        fields |= _mavros_commands(path, command_topic, commands, fields, topics, notes)
+    return RawLog(path=path, name=path.stem, notes=tuple(notes), **fields)
+
+
+Found = tuple[str, str, list[tuple[float, Any]]]
+"""A topic, its type, and its messages with their stamps."""
+
+
+def _messages(path: Path, topics: BagTopics) -> tuple[Found, Found]:
+    try:
+        from rosbags.highlevel import AnyReader, AnyReaderError
+        from rosbags.typesys import Stores, get_typestore
+    except ImportError as error:
+        raise InputError(f"{path}: reading bags needs rosbags: pip install rosbags") from error
+    try:
+        default = get_typestore(Stores.ROS1_NOETIC if path.suffix == ".bag" else Stores.LATEST)
+        with AnyReader([path], default_typestore=default) as reader:
+            types = {c.topic: c.msgtype for c in reader.connections}
+            state = _topic(path, types, _STATES, topics.state, "state")
+            command = _topic(path, types, _COMMANDS, topics.command, "command")
+            lists: dict[str, list[tuple[float, Any]]] = {state: [], command: []}
+            wanted = [c for c in reader.connections if c.topic in lists]
+            for connection, recorded, data in reader.messages(wanted):
+                message = reader.deserialize(data, connection.msgtype)
+                lists[connection.topic].append((_stamp(message, recorded), message))
+    except InputError:
+        raise
+    except AnyReaderError as error:
+        raise InputError(f"{path}: is not a readable bag: {error}") from error
+    except Exception as error:  # a cut or mangled bag makes the reader raise almost anything
+        raise InputError(
+            f"{path}: is not a readable bag: {type(error).__name__}: {error}"
+        ) from error
+    for topic, messages in lists.items():
+        if not messages:
+            raise InputError(f"{path}: topic {topic} has no message")
+    return (
+        (state, types[state], lists[state]),
+        (command, types[command], lists[command]),
+    )
+
+
+def _topic(
+    path: Path,
+    types: dict[str, str],
+    wanted: dict[str, tuple[str, ...]],
+    given: str | None,
+    role: str,
+) -> str:
+    if given is not None:
+        if given not in types:
+            raise InputError(
+                f"--{role}-topic {given}: is not in {path}; it has {', '.join(sorted(types))}"
+            )
+        if types[given] not in wanted:
+            raise InputError(
+                f"--{role}-topic {given}: holds {types[given]}; {role}s are read from "
+                f"{', '.join(wanted)}"
+            )
+        return given
+    for kind, endings in wanted.items():
+        names = sorted(topic for topic, found in types.items() if found == kind)
+        for ending in endings:
+            for name in names:
+                if name.endswith(ending):
+                    return name
+        if names:
+            return names[0]
+    listed = ", ".join(f"{topic} ({kind})" for topic, kind in sorted(types.items()))
+    raise InputError(
+        f"{path}: no {role} in it: needed is one of {', '.join(wanted)}; "
+        f"it has {listed or 'nothing'}"
+    )
+
+
+def _stamp(message: Any, recorded: int) -> float:
+    stamp = message.header.stamp
+    seconds = stamp.sec + 1e-9 * stamp.nanosec
+    return seconds if seconds > 0.0 else 1e-9 * recorded
+
+
+def _rows(messages: list[tuple[float, Any]], take: Any) -> np.ndarray:
+    return np.array([take(message) for _, message in messages], float)
+
+
+def _xyz(vector: Any) -> tuple[float, float, float]:
+    return vector.x, vector.y, vector.z
+
+
+def _state_fields(
+    topic: str, messages: list[tuple[float, Any]], kind: str, notes: list[str]
+) -> dict[str, Any]:
+    time = np.array([stamp for stamp, _ in messages])
+    agiros = kind.endswith("QuadState")
+
+    def pose(m: Any) -> Any:
+        return m.pose if agiros else m.pose.pose
+
+    def twist(m: Any) -> Any:
+        return m.velocity if agiros else m.twist.twist
+
+    position = _rows(messages, lambda m: _xyz(pose(m).position))
+    quaternion = _rows(messages, lambda m: (pose(m).orientation.w, *_xyz(pose(m).orientation)))
+    velocity = _rows(messages, lambda m: _xyz(twist(m).linear))
+    rates = _rows(messages, lambda m: _xyz(twist(m).angular))
+    if not agiros:
+        velocity = _odometry_velocity(time, position, quaternion, velocity, notes)
+    return {
+        "position": Signal(time, position, f"{topic} pose"),
+        "velocity": Signal(time, velocity, f"{topic} twist"),
+        "quaternion": Signal(time, quaternion, f"{topic} orientation"),
+        "rates": Signal(time, rates, f"{topic} angular velocity"),
+    }
+
+
+def _odometry_velocity(
+    time: np.ndarray,
+    position: np.ndarray,
+    quaternion: np.ndarray,
+    velocity: np.ndarray,
+    notes: list[str],
+) -> np.ndarray:
+    """Velocity in the world. ROS says that the twist is in the child frame; not all agree."""
+    step = float(np.median(np.diff(time))) if len(time) > 1 else 1.0
+    rotated = (so3.quaternion_to_matrix(quaternion) @ velocity[..., None])[..., 0]
+    if len(time) < 10 or step <= 0.0:
+        return rotated
+    moved = differentiate(position, step, np.ones(len(time), bool))
+    in_world = float(np.nanmedian(np.linalg.norm(velocity - moved, axis=1)))
+    in_body = float(np.nanmedian(np.linalg.norm(rotated - moved, axis=1)))
+    frame = "world" if in_world < in_body else "body"
+    notes.append(f"the odometry's velocity is in the {frame} frame, as the positions show")
+    return velocity if frame == "world" else rotated
+
+
+def _agiros_commands(
+    path: Path, topic: str, messages: list[tuple[float, Any]], notes: list[str]
+) -> dict[str, Any]:
+    rotor = [bool(message.is_single_rotor_thrust) for _, message in messages]
+    if any(rotor):
+        kept = [pair for pair, single in zip(messages, rotor, strict=True) if not single]
+        if len(kept) < len(messages) / 2:
+            raise InputError(
+                f"{path}: {sum(rotor)} of {len(rotor)} messages on {topic} command single rotors; "
+                "needed are collective thrust and body rates"
+            )
+        notes.append(f"{sum(rotor)} commands for single rotors count as missing")
+        messages = kept
+    time = np.array([stamp for stamp, _ in messages])
+    thrust = _rows(messages, lambda m: (m.collective_thrust,))
+    rates = _rows(messages, lambda m: _xyz(m.bodyrates))
+    return {
+        "thrust": Signal(time, thrust, f"{topic} thrust", held=True),
+        "rate_command": Signal(time, rates, f"{topic} rates", held=True),
+    }
+
+
+def _mavros_commands(
+    path: Path,
+    topic: str,
+    messages: list[tuple[float, Any]],
+    state: dict[str, Any],
+    topics: BagTopics,
+    notes: list[str],
+) -> dict[str, Any]:
+    complete = [
+        pair for pair in messages if not pair[1].type_mask & (_IGNORE_RATES | _IGNORE_THRUST)
+    ]
+    if len(complete) < len(messages) / 2:
+        raise InputError(
+            f"{path}: {len(messages) - len(complete)} of {len(messages)} messages on {topic} carry "
+            "no body rates or no thrust (type_mask); needed are both"
+        )
+    if len(complete) < len(messages):
+        notes.append(f"{len(messages) - len(complete)} targets without rates count as missing")
+    time = np.array([stamp for stamp, _ in complete])
+    share = _rows(complete, lambda m: (m.thrust,))
+    rates = _rows(complete, lambda m: _xyz(m.body_rate))
+    full = topics.full_thrust
+    if full is None:
+        full = _full_thrust(path, topic, time, share, state)
+        notes.append(
+            f"MAVROS gives thrust as a share of full thrust; {full:.2f} m/s² at full thrust makes "
+            "it carry the weight on average, so the mass cannot be told from this log "
+            "(--full-thrust sets it)"
+        )
+    return {
+        "thrust": Signal(time, full * share, f"{topic} thrust", held=True),
+        "rate_command": Signal(time, rates, f"{topic} body_rate", held=True),
+    }
+
+
+def _full_thrust(
+    path: Path, topic: str, time: np.ndarray, share: np.ndarray, state: dict[str, Any]
+) -> float:
+    """Full thrust for which the specific force along the body's z axis fits on average."""
+    from lafr_mjx.types import GRAVITY
+
+    attitude: Signal = state["quaternion"]
+    inside = (time >= attitude.time[0]) & (time <= attitude.time[-1])
+    if inside.sum() < 10:
+        raise InputError(f"{path}: {topic} and the states do not overlap in time")
+    up = so3.quaternion_to_matrix(attitude.values)[:, 2, 2]
+    lift = np.interp(time[inside], attitude.time, up) * share[inside, 0]
+    velocity = state["velocity"]
+    ends = np.interp(time[inside][[0, -1]], velocity.time, velocity.values[:, 2])
+    span = time[inside][-1] - time[inside][0]
+    mean = float(np.mean(lift))
+    if mean < 1e-3:
+        raise InputError(f"{path}: the thrust on {topic} is {mean:.3g} on average; it never flew")
+    return float((GRAVITY + (ends[1] - ends[0]) / max(span, 1e-3)) / mean)

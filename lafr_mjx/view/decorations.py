@@ -1,0 +1,182 @@
+"""What is drawn into a scene beside the model: paths, trails, wind, the fans' jets."""
+
+from __future__ import annotations
+
+from itertools import pairwise
+from typing import TYPE_CHECKING, Protocol
+
+import matplotlib as mpl
+import mujoco
+import numpy as np
+
+if TYPE_CHECKING:
+    from collections.abc import Sequence
+
+    from lafr_mjx.tasks import Fan
+    from lafr_mjx.view.flights import Moment
+    from lafr_mjx.view.scene import Stage
+
+PATH_RGBA = (0.95, 0.97, 1.0, 0.8)
+WIND_RGBA = (0.25, 0.70, 1.0, 0.85)
+JET_RGBA = (0.70, 0.90, 1.0, 0.05)
+TRAIL_S = 4.0
+"""How much of the flown path is drawn [s]."""
+TRAIL_WIDTH = 0.014
+"""Radius of the trail [m], to be seen from afar."""
+
+_WIND_WIDTH = 0.035  # m
+_PATH_PIXELS = 2.0
+_TRAIL_STEP = 3  # ticks per piece of the trail: each piece costs time
+_ARROW_SCALE = 0.14  # m of arrow per m/s of wind
+LEAST_WIND = 0.3  # m/s; less is not drawn
+# Lines shine more than they are lit, so that their colour means the same everywhere.
+_EMISSION, _DIMMED = 0.9, 0.6
+_COLOURS = mpl.colormaps["plasma"]
+
+
+class Trail(Protocol):
+    """A flight that knows where it has been."""
+
+    def trail(self, time: float, seconds: float) -> tuple[np.ndarray, np.ndarray]:
+        """Points [N, 3] and speeds [N] of the last seconds up to a moment."""
+        ...
+
+
+def speed_colour(speed: float | np.ndarray, top_speed: float) -> np.ndarray:
+    """Colour [..., 4] of a speed, on a scale from 0 to the top speed."""
+    share = np.clip(np.asarray(speed) / top_speed, 0.0, 1.0)
+    # The darkest end of the map would vanish before the floor.
+    return np.asarray(_COLOURS(0.15 + 0.85 * share))
+
+
+def draw_stage(
+    scene: mujoco.MjvScene,
+    stage: Stage,
+    flight: Trail | None,
+    moment: Moment,
+    top_speed: float,
+    trail_s: float = TRAIL_S,
+    width: float = TRAIL_WIDTH,
+) -> None:
+    """All decorations of one stage at one moment.
+
+    Args:
+        scene: what is drawn into.
+        stage: its path, offset and fans.
+        flight: its trail is drawn; None for a flight that leaves none.
+        moment: now.
+        top_speed: upper end of the colours [m/s].
+        trail_s: how much of the trail is drawn [s].
+        width: radius of the trail [m].
+    """
+    draw_path(scene, stage.path)
+    if flight is not None:
+        points, speeds = flight.trail(moment.time, trail_s)
+        kept = slice((len(points) - 1) % _TRAIL_STEP, None, _TRAIL_STEP)  # the last one, too
+        colours = speed_colour(speeds[kept], top_speed)
+        draw_line(scene, points[kept] + stage.offset, colours, width)
+    draw_wind(scene, stage.path, moment.wind)
+    for fan in stage.fans:
+        draw_jet(scene, fan, stage.offset, moment.fan_scale)
+
+
+def draw_path(scene: mujoco.MjvScene, path: np.ndarray) -> None:
+    """The reference path as a thin line of constant width on screen (cheap to draw)."""
+    for start, end in pairwise(path):
+        _connector(scene, mujoco.mjtGeom.mjGEOM_LINE, _PATH_PIXELS, start, end, PATH_RGBA)
+
+
+def draw_label(scene: mujoco.MjvScene, place: np.ndarray, text: str) -> None:
+    """A word at a place, always facing the camera."""
+    if scene.ngeom < scene.maxgeom:
+        geom = scene.geoms[scene.ngeom]
+        kind, white = mujoco.mjtGeom.mjGEOM_LABEL, np.ones(4, np.float32)
+        mujoco.mjv_initGeom(geom, kind, np.full(3, 0.1), place, np.eye(3).flatten(), white)
+        geom.label = text
+        _finish(scene, geom)
+
+
+def draw_line(
+    scene: mujoco.MjvScene, points: np.ndarray, colours: np.ndarray, width: float
+) -> None:
+    """A line through points [N, 3] with colours [N, 4], of a width [m]."""
+    for start, end, rgba in zip(points[:-1], points[1:], colours[1:], strict=True):
+        _connector(scene, mujoco.mjtGeom.mjGEOM_CAPSULE, width, start, end, rgba)
+
+
+def draw_wind(
+    scene: mujoco.MjvScene, path: np.ndarray, wind: np.ndarray, first: float = 0.0
+) -> None:
+    """Arrows over the path, along the wind and as long as it is strong.
+
+    The first stands at that share of the path's extent.
+    """
+    strength = float(np.linalg.norm(wind))
+    if strength < LEAST_WIND:
+        return
+    low, high = path.min(axis=0), path.max(axis=0)
+    shaft = _ARROW_SCALE * wind
+    for x in np.linspace(low[0] + first * (high[0] - low[0]), high[0], 4):
+        start = np.array([x, high[1] + 0.7, high[2] + 0.35]) - 0.5 * shaft
+        _connector(scene, mujoco.mjtGeom.mjGEOM_ARROW, _WIND_WIDTH, start, start + shaft, WIND_RGBA)
+
+
+def draw_jet(scene: mujoco.MjvScene, fan: Fan, offset: np.ndarray, scale: float) -> None:
+    """The fan's jet: rings that widen with it and fade with its speed."""
+    if scale <= 0.0:
+        return
+    helper = np.array([0.0, 0.0, 1.0]) if abs(fan.direction[2]) < 0.9 else np.array([1.0, 0, 0])
+    side = np.cross(helper, fan.direction)
+    side /= np.linalg.norm(side)
+    rotation = np.column_stack([side, np.cross(fan.direction, side), fan.direction]).flatten()
+    for ahead in np.arange(0.1, 2.6, 0.25):
+        width = fan.outlet_radius + np.tan(fan.half_angle) * ahead
+        share = min(scale, 1.5) * fan.outlet_radius / width
+        rgba = (*JET_RGBA[:3], min(0.9, 2.2 * JET_RGBA[3] * share))
+        place = fan.position + offset + ahead * fan.direction
+        _geom(scene, mujoco.mjtGeom.mjGEOM_CYLINDER, (width, width, 0.01), place, rotation, rgba)
+    for angle in np.linspace(0.0, 2.0 * np.pi, 5)[:-1]:
+        radial = np.cos(angle) * side + np.sin(angle) * np.cross(fan.direction, side)
+        start = fan.position + offset + 0.15 * fan.direction + 0.5 * fan.outlet_radius * radial
+        along = fan.direction + 0.5 * np.tan(fan.half_angle) * radial
+        end = start + _ARROW_SCALE * scale * fan.speed * along
+        _connector(scene, mujoco.mjtGeom.mjGEOM_ARROW, 0.6 * _WIND_WIDTH, start, end, WIND_RGBA)
+
+
+def _geom(
+    scene: mujoco.MjvScene,
+    kind: int,
+    size: Sequence[float],
+    place: np.ndarray,
+    rotation: np.ndarray,
+    rgba: Sequence[float] | np.ndarray,
+) -> None:
+    if scene.ngeom < scene.maxgeom:
+        geom = scene.geoms[scene.ngeom]
+        colour = np.asarray(rgba, np.float32)
+        mujoco.mjv_initGeom(geom, kind, np.asarray(size, float), place, rotation, colour)
+        _finish(scene, geom)
+
+
+def _connector(
+    scene: mujoco.MjvScene,
+    kind: int,
+    width: float,
+    start: np.ndarray,
+    end: np.ndarray,
+    rgba: Sequence[float] | np.ndarray,
+) -> None:
+    if scene.ngeom < scene.maxgeom:
+        geom = scene.geoms[scene.ngeom]
+        colour = np.asarray(rgba, np.float32)
+        mujoco.mjv_initGeom(geom, kind, np.zeros(3), np.zeros(3), np.eye(3).flatten(), colour)
+        mujoco.mjv_connector(geom, kind, width, np.asarray(start, float), np.asarray(end, float))
+        _finish(scene, geom)
+
+
+def _finish(scene: mujoco.MjvScene, geom: mujoco.MjvGeom) -> None:
+    if geom.type != mujoco.mjtGeom.mjGEOM_LINE:
+        geom.rgba[:3] *= _DIMMED
+    geom.emission, geom.specular = _EMISSION, 0.0
+    geom.category = mujoco.mjtCatBit.mjCAT_DECOR  # casts no shadow
+    scene.ngeom += 1

@@ -1,0 +1,129 @@
+"""Plots of a fit: prediction against measurement, error against horizon, speed and data."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+
+from lafr_mjx.types import CONTROL_DT
+from lafr_mjx.view.drawing import BLUE, DARK, GREY, ORANGE, RED, drawn_figure
+
+if TYPE_CHECKING:
+    from pathlib import Path
+
+_COLOURS = {"nominal": GREY, "scale_bias": DARK, "hybrid": BLUE, "online": ORANGE, "paper": RED,
+            "body": BLUE}  # fmt: skip
+_LABELS = {"nominal": "nominal", "scale_bias": "scale and bias", "hybrid": "hybrid, chosen",
+           "online": "hybrid, online ζ", "paper": "hybrid, paper's ζ",
+           "body": "hybrid, body frame"}  # fmt: skip
+_QUANTITIES = ("position [mm]", "velocity [cm/s]", "attitude [°]")
+
+
+def make_plots(folder: Path, result: Any) -> dict[str, Path]:
+    """Draw what there is; returns the files by their titles."""
+    places = folder / "plots"
+    places.mkdir(exist_ok=True)
+    made: dict[str, Path] = {}
+    if result.predicted:
+        made["Predicted 0.5 s ahead, and measured"] = _predicted(places, result)
+    if result.errors:
+        made["Error against horizon"] = _horizon(places, result)
+    if result.residual:
+        made["Error after 0.1 s against speed"] = _speed(places, result)
+    if result.curve:
+        made["Error against seconds of flight in training"] = _curve(places, result)
+    if len(result.replay.get("time_s", [])) > 1:
+        made["Refit each second, tested on the next"] = _replay(places, result)
+    return made
+
+
+def _predicted(folder: Path, result: Any) -> Path:
+    time, measured = result.predicted["time"], result.predicted["measured"]
+    with drawn_figure(folder / "predicted.png", (7.2, 6.0)) as (figure, path):
+        axes = figure.subplots(3, 2, sharex=True)
+        for i, name in enumerate("xyz"):
+            for column, field in enumerate(("position", "velocity")):
+                axis = axes[i, column]
+                for model in ("nominal", "hybrid"):
+                    error = np.asarray(getattr(result.predicted[model], field))[:, i]
+                    axis.plot(time, error, color=_COLOURS[model], lw=1.0, label=_LABELS[model])
+                axis.plot(time, np.asarray(getattr(measured, field))[:, i], color=DARK, lw=1.0,
+                          ls="--", label="measured")  # fmt: skip
+                axis.set_ylabel(f"{name} [{'m' if column == 0 else 'm/s'}]")
+        axes[-1, 0].set_xlabel("time [s]")
+        axes[-1, 1].set_xlabel("time [s]")
+        handles, labels = axes[0, 0].get_legend_handles_labels()
+        figure.legend(handles, labels, loc="outside upper right", ncols=3)
+        return path
+
+
+def _horizon(folder: Path, result: Any) -> Path:
+    with drawn_figure(folder / "horizon.png", (7.2, 2.8)) as (figure, path):
+        axes = figure.subplots(1, 3)
+        for name, errors in result.errors.items():
+            steps = errors.position.shape[-1]
+            table = np.stack([errors.at(k) for k in range(steps)])
+            ahead = CONTROL_DT * np.arange(1, steps + 1)
+            for axis, column, label in zip(axes, table.T, _QUANTITIES, strict=True):
+                axis.plot(ahead, column, color=_COLOURS[name], label=_LABELS[name])
+                axis.set_yscale("log")
+                axis.set_xlabel("horizon [s]")
+                axis.set_title(label)
+        handles, labels = axes[0].get_legend_handles_labels()
+        figure.legend(handles, labels, loc="outside lower center", ncols=5)
+        return path
+
+
+def _speed(folder: Path, result: Any) -> Path:
+    speed = result.residual["speed"]
+    with drawn_figure(folder / "speed.png", (5.0, 3.2)) as (figure, path):
+        axis = figure.subplots()
+        edges = np.linspace(0.0, float(speed.max()) + 1e-6, 11)
+        middle = 0.5 * (edges[1:] + edges[:-1])
+        which = np.clip(np.digitize(speed, edges) - 1, 0, 9)
+        for name in ("nominal", "hybrid"):
+            error = 100.0 * result.residual[name]
+            axis.plot(speed, error, ".", color=_COLOURS[name], ms=1.5, alpha=0.35)
+            means = [
+                np.sqrt(np.mean(error[which == k] ** 2)) if (which == k).any() else np.nan
+                for k in range(10)
+            ]
+            axis.plot(middle, means, "o-", color=_COLOURS[name], label=_LABELS[name])
+        axis.set_xlabel("speed [m/s]")
+        axis.set_ylabel("velocity error after 0.1 s [cm/s]")
+        axis.set_yscale("log")
+        axis.legend()
+        return path
+
+
+def _curve(folder: Path, result: Any) -> Path:
+    with drawn_figure(folder / "learning_curve.png", (7.2, 2.8)) as (figure, path):
+        axes = figure.subplots(1, 3)
+        for name, points in result.curve.items():
+            seconds = [s for s, _ in points]
+            table = np.array([e for _, e in points])
+            for axis, column, label in zip(axes, table.T, _QUANTITIES, strict=True):
+                axis.plot(seconds, column, "o-", color=_COLOURS[name], label=_LABELS[name])
+                axis.set_xscale("log")
+                axis.set_yscale("log")
+                axis.set_xlabel("training [s]")
+                axis.set_title(label)
+        axes[0].legend()
+        return path
+
+
+def _replay(folder: Path, result: Any) -> Path:
+    time = np.array(result.replay["time_s"])
+    with drawn_figure(folder / "replay.png", (7.2, 2.8)) as (figure, path):
+        axes = figure.subplots(1, 3)
+        for name in ("nominal", "body", "online"):
+            table = np.array(result.replay[name])
+            for axis, column, label in zip(axes, table.T, _QUANTITIES, strict=True):
+                axis.plot(time, column, ".-", color=_COLOURS[name], lw=0.8, ms=3,
+                          label=_LABELS[name])  # fmt: skip
+                axis.set_yscale("log")
+                axis.set_xlabel("time [s]")
+                axis.set_title(label)
+        axes[0].legend()
+        return path

@@ -1,0 +1,304 @@
+"""A flight as it happens, tick by tick, with wind and time scale in the user's hands."""
+
+from __future__ import annotations
+
+from collections import deque
+from functools import partial
+from typing import TYPE_CHECKING, Any, NamedTuple
+
+import jax
+import jax.numpy as jnp
+import numpy as np
+
+from lafr_mjx import compilation_cache, so3
+from lafr_mjx.control.geometric import geometric_controller
+from lafr_mjx.control.policy_file import load_policy
+from lafr_mjx.errors import InputError
+from lafr_mjx.plant import simulation
+from lafr_mjx.plant.engine import EngineName, build_engine
+from lafr_mjx.plant.plant import Plant
+from lafr_mjx.plant.plugins import SteadyWind
+from lafr_mjx.plant.scenario import Scenario, load_scenario
+from lafr_mjx.plant.scenario_params import params_for
+from lafr_mjx.plant.vec3 import Vec3
+from lafr_mjx.plant.vehicle import Vehicle, load_vehicle
+from lafr_mjx.reference import clock as clocks
+from lafr_mjx.reference.flatness import reference_state
+from lafr_mjx.reference.path import derivatives
+from lafr_mjx.tasks import Task, load_task
+from lafr_mjx.types import COMMAND_HOVER, CONTROL_DT, Sensed
+from lafr_mjx.view.flights import SPIN_SHOWN, Moment
+from lafr_mjx.view.player import BACKSPACE, DOWN, EIGHT, ENTER, SEVEN, SIX, SPACE, UP
+from lafr_mjx.view.replay import Replay, replay_of
+
+if TYPE_CHECKING:
+    from pathlib import Path
+
+    from lafr_mjx.plant.engine import Engine
+    from lafr_mjx.plant.params import PlantParams
+    from lafr_mjx.plant.simulation import PlantState
+    from lafr_mjx.reference.clock import Clock
+
+LIVE_KEYS = (
+    ("Space", "pause"),
+    ("Down, Up", "slower, faster"),
+    ("6, 7", "less wind, more wind"),
+    ("8", "turn the wind"),
+    ("Backspace", "from the start"),
+    ("Enter", "follow or free camera"),
+)
+
+SCALES = (0.1, 4.0)  # smallest and largest time scale that the keys reach
+MAX_WIND = 15.0  # m/s
+_STEP = 0.93  # of the time scale, per key
+_RESTART_S = 2.0  # after a crash or at the goal
+_KEPT_S = 10.0  # of the trail
+
+
+class LiveSetup(NamedTuple):
+    """What flies, where, and how; made by `load_live`."""
+
+    task: Task
+    scenario: Scenario
+    vehicle: Vehicle
+    controller: Any
+    title: str  # what steers
+    time_scale: float
+    engine: EngineName
+    seed: int
+
+    def fly(self) -> Replay:
+        """One whole flight at once, to be shown afterwards."""
+        plant = Plant(self.vehicle, self.scenario, fans=self.task.fans, engine=self.engine)
+        clock, seconds = self.task.start_clock(self.time_scale), self.task.flight_s(self.time_scale)
+        run = plant.start(self.seed)
+        _, rollout = plant.fly(run, self.controller, self.task.path, clock, seconds)
+        rollout = jax.device_get(rollout)
+        return replay_of(rollout, self.task, self.vehicle, self.scenario, self.title)
+
+
+def load_live(
+    task: str,
+    scenario: str | None,
+    vehicle: str,
+    policy: Path | None,
+    time_scale: float | None,
+    engine: EngineName,
+    seed: int,
+) -> LiveSetup:
+    """Load and check what a live flight is made of."""
+    loaded = load_vehicle(vehicle)
+    flown = load_task(task, loaded.limits)
+    weather = load_scenario(scenario or flown.scenario).drawn(seed)
+    scale = flown.start_time_scale if time_scale is None else time_scale
+    if not SCALES[0] <= scale <= SCALES[1]:
+        raise InputError(f"--time-scale {scale}: must be from {SCALES[0]:g} to {SCALES[1]:g}")
+    if policy is None:
+        controller, title = geometric_controller(loaded.limits), "geometric controller"
+    else:
+        controller, title = load_policy(policy), policy.name
+        _check_same_limits(controller.limits, loaded, policy)
+    return LiveSetup(flown, weather, loaded, controller, title, scale, engine, seed)
+
+
+def _check_same_limits(limits: Any, vehicle: Vehicle, policy: Path) -> None:
+    """A policy's commands are scaled to the limits of the vehicle it was trained for."""
+    for mine, theirs in zip(limits, vehicle.limits, strict=True):
+        if not np.allclose(mine, theirs, rtol=1e-4, atol=1e-4):
+            raise InputError(
+                f"{policy}: was trained for another vehicle: its commands end at "
+                f"{_listed(limits.high)}, those of '{vehicle.name}' at "
+                f"{_listed(vehicle.limits.high)} (m/s² and rad/s); give its own by --vehicle"
+            )
+
+
+def _listed(values: Any) -> str:
+    return "(" + ", ".join(f"{float(value):g}" for value in values) + ")"
+
+
+def _quaternion(rotation: Any) -> np.ndarray:
+    return np.asarray(so3.matrix_to_quaternion(np.asarray(rotation, float)))
+
+
+class _Now(NamedTuple):
+    """What goes on from tick to tick."""
+
+    state: PlantState
+    memory: Any
+    clock: Clock
+
+
+class _Seen(NamedTuple):
+    """What is shown of a tick."""
+
+    position: Any
+    velocity: Any
+    rotation: Any
+    reference_position: Any
+    reference_rotation: Any
+    rotor_speed: Any
+    air: Any
+    phase: Any
+    rate: Any
+    crash: Any
+
+
+class LiveFlight:
+    """Flies in steps of 20 ms; keys change wind and time scale."""
+
+    def __init__(self, setup: LiveSetup) -> None:
+        compilation_cache.enable()
+        self.setup = setup
+        self.paused = self.follow = False
+        self.time_scale = setup.time_scale
+        settings = setup.scenario.settings
+        self.wind = np.asarray(settings.wind_mps, float)
+        self._fan_scale = settings.fan_scale
+        self._engine = build_engine(setup.vehicle, setup.engine)
+        self._params = params_for(setup.vehicle, settings, setup.task.fans)
+        self._path = jax.tree.map(lambda x: jnp.asarray(x, jnp.float32), setup.task.path)
+        self._controller = jax.tree.map(jnp.asarray, setup.controller)
+        self._flights = 0
+        self._trail: deque[tuple[float, np.ndarray, float]] = deque()
+        self.restart()
+
+    @property
+    def crash(self) -> str:
+        """Why it does not fly any more; empty while it flies."""
+        code = int(self._seen.crash)
+        return "" if code == simulation.FLYING else simulation.CRASH_NAMES[code]
+
+    def restart(self) -> None:
+        """In hover at the start of the path, with other noise than before."""
+        key = jax.random.fold_in(jax.random.key(self.setup.seed), self._flights)
+        self._flights += 1
+        start = derivatives(self._path, jnp.float32(0.0))[0, :3]
+        clock = jax.tree.map(
+            lambda x: jnp.asarray(x, jnp.float32), self.setup.task.start_clock(self.time_scale)
+        )
+        state = simulation.reset(self._engine, self._params, key, start)
+        memory = jax.tree.map(jnp.asarray, self._controller.start())
+        self._now = _Now(state, memory, clock)
+        self._trail.clear()
+        self._blades = np.zeros(4)
+        self._ended_at: float | None = None
+        self.time = 0.0
+        self._seen = jax.device_get(self._advance(still=True))
+
+    def tick(self) -> None:
+        """Let 20 ms pass."""
+        if self.paused:
+            return
+        self._seen = jax.device_get(self._advance(still=False))
+        self.time += CONTROL_DT
+        spin = np.asarray(self.setup.vehicle.rotors.spin)
+        self._blades = self._blades - SPIN_SHOWN * CONTROL_DT * spin * self._seen.rotor_speed
+        speed = float(np.linalg.norm(self._seen.velocity))
+        self._trail.append((self.time, np.asarray(self._seen.position, float), speed))
+        while self._trail and self._trail[0][0] < self.time - _KEPT_S:
+            self._trail.popleft()
+        task = self.setup.task
+        arrived = not task.periodic and float(self._seen.phase) >= task.lap_s
+        if self._ended_at is None and (self.crash or arrived):
+            self._ended_at = self.time
+        if self._ended_at is not None and self.time > self._ended_at + _RESTART_S:
+            self.restart()
+
+    def moment(self) -> Moment:
+        """What is shown now."""
+        seen = self._seen
+        position = np.asarray(seen.position, float)
+        wanted = np.asarray(seen.reference_position, float)
+        return Moment(
+            time=self.time,
+            position=position,
+            quaternion=_quaternion(seen.rotation),
+            reference_position=wanted,
+            reference_quaternion=_quaternion(seen.reference_rotation),
+            speed=float(np.linalg.norm(seen.velocity)),
+            error=float(np.linalg.norm(position - wanted)),
+            time_scale=self.time_scale,
+            lap=float(seen.phase) / self.setup.task.lap_s,
+            blade_angle=self._blades,
+            wind=self.wind,
+            fan_scale=self._fan_scale,
+            crashed=bool(self.crash),
+        )
+
+    def trail(self, time: float, seconds: float) -> tuple[np.ndarray, np.ndarray]:
+        """Points [N, 3] and speeds [N] of the last seconds."""
+        kept = [(p, v) for t, p, v in self._trail if t > time - seconds]
+        if not kept:
+            return np.asarray(self._seen.position, float)[None], np.zeros(1)
+        points, speeds = zip(*kept, strict=True)
+        return np.stack(points), np.array(speeds)
+
+    def on_key(self, key: int) -> None:
+        """Do what a key asks for; other keys do nothing."""
+        if key == SPACE:
+            self.paused = not self.paused
+        elif key in (UP, DOWN):
+            factor = _STEP if key == UP else 1.0 / _STEP
+            self.time_scale = float(np.clip(self.time_scale * factor, *SCALES))
+        elif key in (SIX, SEVEN):
+            strength = float(np.linalg.norm(self.wind))
+            heading = self.wind / strength if strength > 1e-6 else np.array([1.0, 0.0, 0.0])
+            strength = float(np.clip(strength + (1.0 if key == SEVEN else -1.0), 0.0, MAX_WIND))
+            # A breath remains, so that the direction is not forgotten.
+            self.wind = max(strength, 1e-3) * heading
+        elif key == EIGHT:
+            self.wind = np.asarray(so3.exp(np.array([0.0, 0.0, np.radians(30.0)]))) @ self.wind
+        elif key == BACKSPACE:
+            self.restart()
+        elif key == ENTER:
+            self.follow = not self.follow
+
+    def _advance(self, *, still: bool) -> _Seen:
+        wind = SteadyWind(Vec3(*(jnp.float32(x) for x in self.wind)))
+        params = self._params.replace(plugins={**self._params.plugins, "wind": wind})
+        now, seen = _tick(
+            self._engine, params, self._now, self._controller, self._path,
+            jnp.float32(self.time_scale),
+        )  # fmt: skip
+        if not still:
+            self._now = now
+        return seen
+
+
+@partial(jax.jit, static_argnames=("engine",))
+def _tick(
+    engine: Engine, params: PlantParams, now: _Now, controller: Any, path: Any, time_scale: Any
+) -> tuple[_Now, _Seen]:
+    """One control interval: sense, compare with the reference, command, fly."""
+    state, memory, clock = now
+
+    def reference_with(offset: Any) -> Any:
+        return reference_state(path, *clocks.shifted(clock, offset))
+
+    sensed = simulation.sense(state)
+    age = sensed.time - sensed.stamp
+    time = clock.elapsed
+    sensed = Sensed(sensed.state, time - age, time)
+    wanted = jax.vmap(lambda offset: reference_with(offset - age))(controller.preview_s())
+    memory, command = controller(memory, sensed, wanted)
+    command = jnp.where(jnp.all(jnp.isfinite(command)), command, COMMAND_HOVER)
+    reference = reference_with(0.0)
+    new, _ = simulation.step(engine, params, state, command)
+    clock = clocks.advance(clocks.with_time_scale(clock, time_scale), CONTROL_DT)
+    true = simulation.truth(engine, state)
+    error = jnp.linalg.norm(true.position - reference.position)
+    lost = (new.crash == simulation.FLYING) & ~(error <= params.crash.error)
+    new = new.replace(crash=jnp.where(lost, simulation.ERROR, new.crash))
+    seen = _Seen(
+        position=true.position,
+        velocity=true.velocity,
+        rotation=true.rotation,
+        reference_position=reference.position,
+        reference_rotation=reference.rotation,
+        rotor_speed=jnp.stack(state.rotor_speed),
+        air=simulation.air_velocity(params, state.memories, Vec3.of(true.position)).array(),
+        phase=clock.phase,
+        rate=clocks.rates(clock)[0],
+        crash=state.crash,
+    )
+    return _Now(new, memory, clock), seen

@@ -1,0 +1,117 @@
+"""One picture of a flight, as with a stroboscope: the drone every half second along its path."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+import mujoco
+import numpy as np
+from PIL import Image, ImageDraw
+
+from lafr_mjx.view.camera import wide_camera
+from lafr_mjx.view.decorations import TRAIL_WIDTH, draw_line, draw_path, draw_wind, speed_colour
+from lafr_mjx.view.offscreen import Renderer
+from lafr_mjx.view.overlay import font, speed_bar
+from lafr_mjx.view.scene import build_scene
+from lafr_mjx.view.video import WIDE_DRONE_SIZE
+
+if TYPE_CHECKING:
+    from pathlib import Path
+
+    from lafr_mjx.view.flights import Flight
+    from lafr_mjx.view.replay import Replay
+
+INTERVAL_S = 0.5
+_ASPECT = 2.8  # width over height of a row
+_SAMPLES = 8
+_INK, _DIM, _SHADE = (255, 255, 255, 255), (215, 222, 230, 255), (14, 20, 28, 150)
+
+
+def strobe_picture(replay: Replay, width: int = 1280, interval: float = INTERVAL_S) -> Image.Image:
+    """The first flight above the last, one lap each, the drone every `interval` seconds."""
+    flights = [replay.flights[0]]
+    if len(replay.flights) > 1:
+        flights.append(replay.flights[-1])
+    height = round(width / _ASPECT) // 2 * 2
+    size = WIDE_DRONE_SIZE
+    cast = (replay.vehicle, replay.task, replay.path())
+    scene = build_scene([cast], drone_size=size, ghosts=False)
+    stage, camera = scene.stages[0], wide_camera(scene, _ASPECT, elevation=-38.0)
+    camera.lookat[2] += 0.04 * camera.distance
+    whole = Image.new("RGB", (width, height * len(flights)))
+    with Renderer(scene.model, width, height, samples=_SAMPLES) as renderer:
+        for row, flight in enumerate(flights):
+            start, end = one_lap(flight, replay.task.ramp_s)
+            times = np.arange(start, end, interval)
+
+            def draw(
+                target: mujoco.MjvScene,
+                option: mujoco.MjvOption,
+                flight: Flight = flight,
+                times: np.ndarray = times,
+                end: float = end,
+            ) -> None:
+                for time in times[1:]:
+                    scene.place([flight.at(time)])
+                    mujoco.mjv_addGeoms(
+                        scene.model, scene.data, option, mujoco.MjvPerturb(),
+                        mujoco.mjtCatBit.mjCAT_DYNAMIC, target,
+                    )  # fmt: skip
+                draw_path(target, stage.path)
+                points, speeds = flight.trail(end, end - times[0])
+                colours = speed_colour(speeds[::2], replay.top_speed)
+                draw_line(target, points[::2], colours, 0.7 * TRAIL_WIDTH)
+                draw_wind(target, stage.path, flight.at(times[0]).wind, first=0.4)
+
+            scene.place([flight.at(times[0])])
+            picture = Image.fromarray(renderer.render(scene.data, camera, draw))
+            _caption(picture, flight, interval, replay.name)
+            if row == 0:
+                unit = width / 1000.0
+                speed_bar(picture, ImageDraw.Draw(picture, "RGBA"), replay.top_speed, unit)
+            whole.paste(picture, (0, row * height))
+    return whole
+
+
+def make_strobe(path: Path, replay: Replay, width: int = 1280) -> None:
+    """Write the picture; it appears whole or not at all."""
+    picture = strobe_picture(replay, width)
+    partial = path.with_name(f".{path.stem}.partial{path.suffix}")
+    try:
+        if path.suffix.lower() == ".png":
+            picture.save(partial, optimize=True)
+        else:
+            picture.save(partial, quality=92)
+        partial.replace(path)
+    finally:
+        partial.unlink(missing_ok=True)
+
+
+def one_lap(flight: Flight, ramp_s: float) -> tuple[float, float]:
+    """Start and end [s] of one lap at full tempo, or of what was flown of it."""
+    start = float(np.clip(ramp_s, flight.time[0], flight.time[-1]))
+    begun = flight.at(start).lap
+    done = np.flatnonzero(flight.lap >= begun + 1.0)
+    end = float(flight.time[done[0]]) if len(done) else float(flight.time[-1])
+    end = min(end, flight.crash_time)
+    return (start, end) if end > start else (float(flight.time[0]), float(flight.time[-1]))
+
+
+def _caption(picture: Image.Image, flight: Flight, interval: float, name: str) -> None:
+    draw = ImageDraw.Draw(picture, "RGBA")
+    unit = picture.width / 1000.0
+    title, told = flight.title, flight.figures
+    lap = "no lap" if told.lap_time_s is None else f"lap {told.lap_time_s:.2f} s"
+    figures = f"up to {told.peak_speed_mps:.1f} m/s, {lap}, RMSE {told.rmse_m:.2f} m"
+    if told.crashed:
+        figures += f", crashed at {flight.crash_time:.1f} s"
+    big, small = font(round(19 * unit), bold=True), font(round(13 * unit))
+    small_width = max(draw.textlength(t, small) for t in (figures, name))
+    width = max(small_width, draw.textlength(title, big)) + 24.0 * unit
+    draw.rounded_rectangle((10 * unit, 10 * unit, 10 * unit + width, 80 * unit), 7 * unit, _SHADE)
+    draw.text((22 * unit, 33 * unit), title, _INK, big, anchor="ls")
+    draw.text((22 * unit, 53 * unit), figures, _INK, small, anchor="ls")
+    draw.text((22 * unit, 71 * unit), name, _DIM, small, anchor="ls")
+    note = f"a picture every {interval:g} s · drone drawn {WIDE_DRONE_SIZE:g} times its size"
+    place = (14 * unit, picture.height - 10 * unit)
+    draw.text(place, note, _DIM, font(round(11 * unit)), anchor="ls")

@@ -1,0 +1,346 @@
+# pyright: reportOptionalMemberAccess=false, reportArgumentType=false, reportOptionalCall=false
+"""Parts of the control process: legs, flyer, pacer, console; and that it needs no JAX."""
+
+import json
+import socket
+import subprocess
+import sys
+
+import numpy as np
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from lafr_mjx.control.geometric import geometric_controller
+from lafr_mjx.control.policy import create_policy
+from lafr_mjx.errors import InputError
+from lafr_mjx.hil.console import Console
+from lafr_mjx.hil.flyer import Flyer, bounded
+from lafr_mjx.hil.legs import Leg, check_leg, load_leg, save_leg, try_policy
+from lafr_mjx.hil.pacer import WINDOW_S, Pacer
+from lafr_mjx.hil.plant import as_flown
+from lafr_mjx.hil.profile import load_profile
+from lafr_mjx.reference import clock as clocks
+from lafr_mjx.reference.flatness import reference_at
+from lafr_mjx.tasks import load_task
+from lafr_mjx.types import COMMAND_HOVER, Reference, Sensed, State
+
+PROFILE = load_profile("sim")
+TASK = load_task("figure8")
+
+
+def policy(seed=0):
+    made = create_policy(np.random.default_rng(seed), PROFILE.command.limits, hidden=32)
+    last = made.layers[-1]
+    return made._replace(layers=(*made.layers[:-1], last._replace(weight=30 * last.weight)))
+
+
+def leg(number=0, time_scale=0.5, with_policy=True, seconds=8.0, **changes):
+    made = Leg(number, TASK.path, time_scale, TASK.ramp_s, seconds,
+               policy() if with_policy else None, np.zeros(4), 3, False)  # fmt: skip
+    return made._replace(**changes)
+
+
+def test_control_and_stop_import_no_jax():
+    code = (
+        "import sys\nimport lafr_mjx.hil.control, lafr_mjx.hil.stop, lafr_mjx.hil.__main__\n"
+        "print([m for m in ('jax', 'jaxlib', 'flax', 'optax', 'orbax') if m in sys.modules])"
+    )
+    done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True)
+    assert done.stdout.strip() == "[]"
+
+
+# ------------------------------------------------------------------ legs
+
+
+def test_leg_file_and_back(tmp_path):
+    given = leg(4, lap_on=True)
+    read = load_leg(save_leg(tmp_path, given))
+    assert read.number == 4 and read.lap_on and read.seconds == 8.0
+    assert np.array_equal(read.path.coefficients, given.path.coefficients)
+    assert np.array_equal(read.policy.layers[1].weight, given.policy.layers[1].weight)
+    assert load_leg(save_leg(tmp_path, leg(5, with_policy=False))).policy is None
+
+
+@pytest.mark.parametrize(
+    "bad",
+    [
+        {"time_scale": np.nan}, {"time_scale": 0.0}, {"seconds": -1.0}, {"seconds": 1e9},
+        {"dither": np.full(4, np.inf)}, {"dither": np.full(4, 9.0)}, {"ramp_s": np.inf},
+        {"path": TASK.path._replace(coefficients=TASK.path.coefficients * np.nan)},
+        {"path": TASK.path._replace(breaks=TASK.path.breaks[::-1])},
+    ],
+)  # fmt: skip
+def test_bad_leg_is_refused(tmp_path, bad):
+    with pytest.raises(InputError):
+        load_leg(save_leg(tmp_path, leg(**bad)))
+
+
+def test_leg_cut_at_any_byte_is_refused(tmp_path):
+    path = save_leg(tmp_path, leg(with_policy=False))
+    whole = path.read_bytes()
+    for end in range(0, len(whole), 97):
+        path.write_bytes(whole[:end])
+        with pytest.raises(InputError):
+            load_leg(path)
+
+
+def test_policy_with_nan_or_missing_is_refused(tmp_path):
+    path = save_leg(tmp_path, leg())
+    file = tmp_path / "leg-000-policy.npz"
+    whole = file.read_bytes()
+    file.unlink()
+    with pytest.raises(InputError):
+        load_leg(path)
+    file.write_bytes(whole[: len(whole) // 2])
+    with pytest.raises(InputError):
+        load_leg(path)
+
+
+def test_policy_is_tried_on_the_last_flight():
+    seen = np.random.default_rng(0).standard_normal((200, policy().layers[0].weight.shape[0]))
+    assert try_policy(policy(), seen) == ""
+    assert try_policy(policy(), seen[:0]) == ""
+    last = policy().layers[-1]
+    wild = policy()._replace(layers=(*policy().layers[:-1], last._replace(bias=last.bias + 50)))
+    assert "limit" in try_policy(wild, seen)
+
+
+def test_leg_must_fit_into_the_arena():
+    assert check_leg(leg(time_scale=0.3), PROFILE) == ""
+    assert "m/s" in check_leg(leg(time_scale=0.15), PROFILE) or "fence" in check_leg(
+        leg(time_scale=0.15), PROFILE
+    )
+    shifted = TASK.path.coefficients.copy()
+    shifted[:, 0, 0] += 4.0
+    assert "fence" in check_leg(leg(path=TASK.path._replace(coefficients=shifted)), PROFILE)
+    low = TASK.path.coefficients.copy()
+    low[:, 2, 0] -= 1.2
+    assert check_leg(leg(path=TASK.path._replace(coefficients=low)), PROFILE) != ""
+
+
+# ------------------------------------------------------------------ flyer
+
+
+def state_at(rng, position):
+    return State(position + 0.05 * rng.standard_normal(3), 0.1 * rng.standard_normal(3),
+                 np.eye(3), np.zeros(3))  # fmt: skip
+
+
+def begin(flyer, start, given):
+    flyer.begin(100.0, start)
+    flyer.offer(given)
+    state = State(start, np.zeros(3), np.eye(3), np.zeros(3))
+    now = 100.0
+    while flyer.stage != "track":
+        now += 0.02
+        flyer.tick(now, state, now - 0.005, slow=False, baseline=False)
+        flyer.sent(COMMAND_HOVER)
+    return now
+
+
+def test_commands_are_those_of_training():
+    """The same states through the flyer and through the policy as the plant calls it."""
+    rng = np.random.default_rng(1)
+    flyer, given = Flyer(PROFILE), leg()
+    start = begin(flyer, TASK.start_position, given)
+    # The first tick of the track was made above; go on from there with a clock of our own.
+    flown = given.policy
+    memory, clock = flown.start(), clocks.start(given.time_scale, given.ramp_s)
+    worst = 0.0
+    for k in range(1, 400):
+        now, age = start + 0.02 * k, 0.004
+        state = state_at(rng, TASK.start_position)
+        flyer.prepare()
+        wanted = flyer.tick(now, state, now - age, slow=False, baseline=False)
+        clock = clocks.advance(clock, 0.02)
+        references = [reference_at(given.path, clock, float(p) - age) for p in flown.preview_s()]
+        stacked = Reference(*(np.stack(fields) for fields in zip(*references, strict=True)))
+        if k == 1:
+            memory = np.tile(COMMAND_HOVER, (len(memory), 1))
+        sensed = Sensed(state, np.asarray(now - age), np.asarray(now))
+        memory, expected = flown(memory, sensed, stacked)
+        worst = max(worst, float(np.abs(wanted.command - expected).max()))
+        flyer.sent(wanted.command)
+    assert worst < 1e-3, "the stamp of the first sample was 1 ms elsewhere"
+
+
+def test_prepared_and_unprepared_ticks_agree():
+    rng = np.random.default_rng(2)
+    ready, plain = Flyer(PROFILE), Flyer(PROFILE)
+    start = begin(ready, TASK.start_position, leg())
+    assert begin(plain, TASK.start_position, leg()) == start
+    for k in range(1, 600):
+        now = start + 0.02 * k
+        state = state_at(rng, TASK.start_position)
+        slow = 200 < k < 250
+        ready.prepare()
+        a = ready.tick(now, state, now - 0.005, slow=slow, baseline=False)
+        b = plain.tick(now, state, now - 0.005, slow=slow, baseline=False)
+        ready.sent(a.command), plain.sent(b.command)
+        assert np.allclose(a.command, b.command, atol=1e-6), k
+        assert a.leg == b.leg and ready.stage == plain.stage
+    assert ready.finished == [0]
+    assert ready.stage == "hold"
+
+
+def test_baseline_is_the_geometric_controller():
+    flyer = Flyer(PROFILE)
+    start = begin(flyer, TASK.start_position, leg(with_policy=False))
+    state = State(TASK.start_position + 0.1, np.zeros(3), np.eye(3), np.zeros(3))
+    wanted = flyer.tick(start + 0.02, state, start + 0.02, slow=False, baseline=False)
+    clock = clocks.advance(clocks.start(0.5, TASK.ramp_s), 0.02)
+    reference = reference_at(TASK.path, clock)
+    both = Reference(*(np.stack([field, field]) for field in reference))
+    controller = geometric_controller(PROFILE.command.limits)
+    _, expected = controller(flyer._memory - 0.02 * (reference.position - state.position),
+                             Sensed(state, np.asarray(0.0), np.asarray(0.0)), both)  # fmt: skip
+    assert np.allclose(wanted.command, expected, atol=1e-9)
+    assert wanted.controller == "baseline"
+
+
+@settings(deadline=None)
+@given(
+    st.lists(st.floats(-1e6, 1e6), min_size=4, max_size=4),
+    st.lists(st.floats(-6, 6), min_size=4, max_size=4),
+)
+def test_bounded_commands_are_within_range_and_slew(command, last):
+    limits = PROFILE.command.limits
+    last = np.clip(np.array(last), limits.low, limits.high)
+    sent, changed = bounded(np.array(command), last, PROFILE)
+    assert np.all(sent >= limits.low - 1e-9) and np.all(sent <= limits.high + 1e-9)
+    assert np.all(np.abs(sent - last) <= PROFILE.command.slew + 1e-9)
+    assert changed == bool(np.any(np.abs(sent - command) > 1e-6))
+
+
+def test_what_a_learner_flies_is_turned_into_files():
+    flown, dither = as_flown(geometric_controller(PROFILE.command.limits))
+    assert flown is None and not dither.any()
+    flown, dither = as_flown(policy())
+    assert flown is not None and not dither.any()
+    with pytest.raises(InputError, match="cannot be flown"):
+        as_flown(object())
+
+
+def test_dither_is_that_of_the_learner():
+    from lafr_mjx.hil.plant import _DITHER
+    from lafr_mjx.learner.guarded import DITHER
+
+    assert np.allclose(_DITHER, DITHER)
+
+
+# ------------------------------------------------------------------ pacer
+
+
+class FakeTime:
+    """A clock and states that arrive on it, for the pacer."""
+
+    def __init__(self, arrivals):
+        self.now, self.arrivals, self.flag = 0.0, list(arrivals), False
+
+    def clock(self):
+        return self.now
+
+    def _to(self, moment):
+        while self.arrivals and self.arrivals[0] <= moment:
+            self.now = max(self.now, self.arrivals.pop(0))
+            self.flag = True
+        self.now = max(self.now, moment)
+
+    # The interface of an event.
+    def is_set(self):
+        return self.flag
+
+    def clear(self):
+        self.flag = False
+
+    def wait(self, seconds):
+        end = self.now + seconds
+        if not self.flag and self.arrivals and self.arrivals[0] <= end:
+            self.now = max(self.now, self.arrivals.pop(0))
+            self.flag = True
+        if not self.flag:
+            self.now = end
+        return self.flag
+
+
+def paced(arrivals, ticks, compute=0.001, monkeypatch=None, stall=None):
+    fake = FakeTime(arrivals)
+    monkeypatch.setattr("lafr_mjx.hil.pacer.time.sleep", lambda s: fake._to(fake.now + s))
+    pacer, begins = Pacer(fake.clock), []
+    for k in range(ticks):
+        begins.append(pacer.wait(fake))
+        fake._to(fake.now + (stall[1] if stall and k == stall[0] else compute))
+        pacer.finish()
+    return pacer, np.array(begins)
+
+
+@pytest.mark.parametrize("phase", [0.0, 0.003, 0.0071, 0.0099])
+@pytest.mark.parametrize("rate", [1.0, 1.0002, 0.9998])
+def test_pacer_locks_to_the_states_and_keeps_50_hz(monkeypatch, phase, rate):
+    arrivals = phase + 0.01 * rate * np.arange(3000)
+    pacer, begins = paced(arrivals, 1000, monkeypatch=monkeypatch)
+    late = begins[100:, None] - arrivals[None]
+    age = np.where(late >= 0, late, np.inf).min(axis=1)
+    assert age.max() < 1e-6, "each tick begins at the arrival of a state"
+    assert np.allclose(np.diff(begins[100:]), 0.02 * rate, atol=1e-6)
+    assert pacer.missed == 0
+
+
+def test_pacer_goes_on_without_states(monkeypatch):
+    pacer, begins = paced([], 200, monkeypatch=monkeypatch)
+    assert np.allclose(np.diff(begins), 0.02)
+    assert pacer.missed == 0
+
+
+def test_pacer_keeps_50_hz_with_faster_states_and_jitter(monkeypatch):
+    rng = np.random.default_rng(0)
+    for hz in (100, 200, 400):
+        arrivals = np.sort(np.arange(4 * hz) / hz + 0.0005 * rng.random(4 * hz))
+        _, begins = paced(arrivals, 150, monkeypatch=monkeypatch)
+        mean = np.diff(begins[40:]).mean()
+        assert abs(1.0 / mean - 50.0) < 1.0, hz
+
+
+@pytest.mark.parametrize(("stall", "missed"), [(0.019, 0), (0.0215, 1), (0.041, 2), (0.101, 5)])
+def test_pacer_counts_what_was_late(monkeypatch, stall, missed):
+    pacer, _ = paced([], 100, monkeypatch=monkeypatch, stall=(50, stall - WINDOW_S))
+    assert pacer.missed == missed == pacer.missed_in_a_row
+
+
+# ------------------------------------------------------------------ console
+
+
+def consoles():
+    one, two = socket.socketpair()
+    return Console(one), Console(two), one, two
+
+
+def test_console_carries_lines_and_notices_the_end():
+    one, two, *_ = consoles()
+    one.send({"word": "arm"})
+    one.send({"leg": "x", "number": 3})
+    assert two.receive() == [{"word": "arm"}, {"leg": "x", "number": 3}]
+    one.close()
+    two.receive()
+    assert two.closed
+
+
+def test_console_never_blocks_nor_grows():
+    one, *_ = consoles()
+    for _ in range(20_000):
+        one.send({"status": "x" * 200})
+    assert one.dropped > 1000
+    assert len(one._waiting) < 200_000
+
+
+@settings(deadline=None, max_examples=50)
+@given(st.lists(st.binary(max_size=300), max_size=10))
+def test_console_survives_nonsense(chunks):
+    _, two, raw, _ = consoles()
+    for chunk in chunks:
+        raw.setblocking(True)
+        raw.sendall(chunk)
+        assert all(isinstance(message, dict) for message in two.receive())
+    raw.sendall(b"\n" + json.dumps({"good": 1}).encode() + b"\n")
+    assert two.receive()[-1] == {"good": 1}

@@ -1,0 +1,166 @@
+# pyright: reportOptionalMemberAccess=false, reportArgumentType=false
+"""Spool, bags and rollouts: what was recorded comes back, up to the last whole record."""
+
+import os
+import time
+
+import numpy as np
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from lafr_mjx.errors import InputError
+from lafr_mjx.hil import messages as m
+from lafr_mjx.hil.bags import TICK, TICK_TOPIC, flights, read_records, write_bag
+from lafr_mjx.hil.spool import Record, SpoolReader, SpoolWriter
+
+
+def state_record(k, wall=1e9):
+    still = m.twist([0.1 * k, 0, 0], [0, 0, 0.2])
+    message = m.message_class("agiros_msgs/QuadState")(
+        m.header(wall + 0.01 * k, k), 0.0, m.pose([0.01 * k, 0, 1], [1, 0, 0, 0]), still, still,
+        *(m.vector([0] * 3) for _ in range(4)), np.zeros(4),
+    )  # fmt: skip
+    data = m.encode("agiros_msgs/QuadState", message)
+    return Record("/sim/agiros_pilot/state", "agiros_msgs/QuadState", 50 + 0.01 * k,
+                  wall + 0.01 * k, data)  # fmt: skip
+
+
+def tick_record(k, leg=0, wall=1e9):
+    three, nine = np.arange(3.0) + k, np.eye(3).reshape(-1)
+    message = m.message_class(TICK)(
+        m.header(wall + 0.02 * k, k), 50 + 0.02 * k, leg, 0.02 * k, "policy", "policy", True,
+        np.array([9.8, k, 0, 0]), np.zeros(4), 50 + 0.02 * k - 0.004, three, three, nine, three,
+        three, three, three, three, nine, three, 9.81, 0.02 * k, 1.0, 0.7, ["TRACKING_SLOW"],
+    )  # fmt: skip
+    return Record(TICK_TOPIC, TICK, 50 + 0.02 * k, wall + 0.02 * k, m.encode(TICK, message))
+
+
+def flight_records(ticks=50):
+    records = []
+    for k in range(ticks):
+        records += [tick_record(k), state_record(2 * k + 1), state_record(2 * k + 2)]
+    return records
+
+
+def spool(path, records):
+    writer = SpoolWriter(path)
+    for record in records:
+        writer.add(record)
+    writer.close()
+    assert writer.trouble == ""
+    return path
+
+
+def test_spool_and_back(tmp_path):
+    records = flight_records()
+    path = spool(tmp_path / "a.spool", records)
+    reader = SpoolReader(path)
+    assert list(reader) == records
+    assert reader.damaged == ""
+
+
+def test_nothing_is_overwritten(tmp_path):
+    path = spool(tmp_path / "a.spool", [])
+    with pytest.raises(InputError):
+        SpoolWriter(path)
+    write_bag(tmp_path / "a.bag", flight_records(3))
+    with pytest.raises(InputError, match="overwritten"):
+        write_bag(tmp_path / "a.bag", [])
+
+
+@settings(deadline=None, max_examples=40)
+@given(data=st.data())
+def test_spool_cut_or_flipped_anywhere_gives_what_is_whole_before(tmp_path_factory, data):
+    folder = tmp_path_factory.mktemp("spool")
+    records = flight_records(5)
+    whole = spool(folder / "a.spool", records).read_bytes()
+    at = data.draw(st.integers(17, len(whole) - 1))
+    bad = folder / "b.spool"
+    if data.draw(st.booleans()):
+        bad.write_bytes(whole[:at])
+    else:
+        flipped = bytearray(whole)
+        flipped[at] ^= 1 << data.draw(st.integers(0, 7))
+        bad.write_bytes(flipped)
+    reader = SpoolReader(bad)
+    found = list(reader)
+    assert found == records[: len(found)]
+    ends = [i for i, r in enumerate(records) if r == found[-1]][-1] + 1 if found else 0
+    assert ends == len(found)
+
+
+def test_full_disk_stops_the_recording_and_nothing_else(tmp_path):
+    def full(descriptor, data):
+        if os.lseek(descriptor, 0, os.SEEK_CUR) > 5000:
+            raise OSError(28, "No space left on device")
+        return os.write(descriptor, data)
+
+    writer = SpoolWriter(tmp_path / "a.spool", full)
+    longest = 0.0
+    for k in range(300):
+        begin = time.monotonic()
+        writer.add(state_record(k))
+        longest = max(longest, time.monotonic() - begin)
+        time.sleep(0.001)
+    writer.close()
+    assert "No space" in writer.trouble
+    assert longest < 0.05
+    assert len(list(SpoolReader(tmp_path / "a.spool"))) > 3
+
+
+def test_slow_disk_never_holds_up_the_loop(tmp_path):
+    def slow(descriptor, data):
+        time.sleep(0.5)
+        return os.write(descriptor, data)
+
+    writer = SpoolWriter(tmp_path / "a.spool", slow)
+    begin = time.monotonic()
+    for k in range(200):
+        writer.add(state_record(k))
+    assert time.monotonic() - begin < 0.2
+    writer.close()
+    assert len(list(SpoolReader(tmp_path / "a.spool"))) == 200
+
+
+def test_bag_and_spool_give_the_same_rollout(tmp_path):
+    records = flight_records()
+    write_bag(tmp_path / "a.bag", records)
+    spooled = flights(read_records(spool(tmp_path / "a.spool", records)))
+    bagged = flights(read_records(tmp_path / "a.bag"))
+    assert list(spooled) == list(bagged) == [0]
+    one, two = spooled[0], bagged[0]
+    assert len(one.time) == 50
+    assert np.allclose(one.time, 0.02 * np.arange(50))
+    assert np.allclose(one.stamp, one.time - 0.004)
+    assert np.allclose(one.command[:, 1], np.arange(50))
+    assert np.allclose(one.reference.position[:, 2], np.arange(50) + 2)
+    assert np.allclose(one.time_scale, 0.7)
+    # States were taken at 10 ms, 20 ms, ...; bags keep the wall clock to the nanosecond.
+    assert one.sample_received.all()
+    assert np.allclose(one.sample_time, 0.01 * (1 + np.arange(100)), atol=1e-6)
+    assert np.allclose(one.sample.position[:, 0], 0.01 * (1 + np.arange(100)))
+    for a, b in zip(one[:-1], two[:-1], strict=True):
+        pairs = zip(a, b, strict=True) if isinstance(a, tuple) else [(a, b)]
+        assert all(np.allclose(x, y, atol=1e-6) for x, y in pairs)
+
+
+def test_gaps_are_not_received(tmp_path):
+    records = [r for i, r in enumerate(flight_records()) if not 60 <= i < 90]
+    rollout = flights(records)[0]
+    assert 0.7 < rollout.sample_received.mean() < 0.9
+
+
+@pytest.mark.parametrize("content", [b"", b"#ROSBAG V2.0\n", b"nonsense" * 100])
+def test_damaged_bag_is_named(tmp_path, content):
+    path = tmp_path / "bad.bag"
+    path.write_bytes(content)
+    with pytest.raises(InputError, match=r"bad\.bag"):
+        list(read_records(path))
+    with pytest.raises(InputError, match="no such bag"):
+        list(read_records(tmp_path / "none.bag"))
+
+
+def test_a_bag_of_others_has_no_flight(tmp_path):
+    write_bag(tmp_path / "a.bag", [state_record(k) for k in range(10)])
+    assert flights(read_records(tmp_path / "a.bag")) == {}

@@ -1,0 +1,409 @@
+# pyright: reportOptionalMemberAccess=false, reportArgumentType=false
+"""The wire: our node against itself, against nonsense, floods and vanishing peers."""
+
+import os
+import random
+import socket
+import struct
+import threading
+import time
+import xmlrpc.client
+from urllib.parse import urlsplit
+
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+from waiting import wait_for
+
+from lafr_mjx.errors import InputError
+from lafr_mjx.hil import messages, rpc, tcpros
+from lafr_mjx.hil.master import Master
+from lafr_mjx.hil.node import Node
+
+TOPIC, KIND = "/quad/pose", "geometry_msgs/PoseStamped"
+
+
+def pose(number=0):
+    return messages.encode(KIND, messages.pose_stamped([1, 2, 3], [1, 0, 0, 0], 1.0, number))
+
+
+@pytest.fixture
+def pair(master):
+    """A publisher and a subscriber, connected."""
+    with Node("/sender", master.uri) as sender, Node("/listener", master.uri) as listener:
+        publisher = sender.advertise(TOPIC, KIND)
+        subscriber = listener.subscribe(TOPIC, KIND)
+        sender.start()
+        listener.start()
+        wait_for(lambda: publisher.subscribers and subscriber.connected, what="a connection")
+        yield sender, publisher, listener, subscriber
+
+
+# ------------------------------------------------------------------ bytes
+
+
+@settings(deadline=None)
+@given(
+    st.dictionaries(st.text("abcdefgh_", min_size=1), st.text(max_size=50), max_size=10),
+    st.lists(st.integers(1, 30), max_size=30),
+)
+def test_header_survives_any_cut_of_the_stream(fields, cuts):
+    data = tcpros.encode_fields(fields) + tcpros.frame(b"payload")
+    frames, splitter = [], tcpros.Frames(tcpros.MAX_HEADER)
+    for cut in [*cuts, len(data)]:
+        frames += splitter.feed(data[:cut])
+        data = data[cut:]
+    assert tcpros.decode_fields(frames[0]) == fields
+    assert frames[1] == b"payload"
+
+
+@settings(deadline=None, max_examples=300)
+@given(st.binary(max_size=300))
+def test_random_bytes_are_fields_or_a_wire_error(data):
+    try:
+        fields = tcpros.decode_fields(data)
+    except tcpros.WireError:
+        return
+    assert all(isinstance(value, str) for value in fields.values())
+
+
+@settings(deadline=None)
+@given(st.integers(101, 2**32 - 1))
+def test_announced_size_is_refused_before_it_is_stored(length):
+    with pytest.raises(tcpros.OversizedError):
+        tcpros.Frames(100).feed(struct.pack("<I", length))
+
+
+@settings(deadline=None, max_examples=300)
+@given(st.binary(max_size=400) | st.binary(max_size=200).map(lambda b: b"POST / HTTP/1.1\r\n" + b))
+def test_random_http_is_a_request_or_an_error(data):
+    try:
+        request = rpc.parse_request(data)
+    except rpc.RpcError:
+        return
+    assert request is None or isinstance(request[0], str)
+
+
+def test_request_with_entities_is_refused():
+    body = b'<?xml version="1.0"?><!DOCTYPE a [<!ENTITY b "b">]><methodCall/>'
+    with pytest.raises(rpc.RpcError, match="document type"):
+        rpc.parse_request(b"POST / HTTP/1.1\r\nContent-Length: %d\r\n\r\n%s" % (len(body), body))
+
+
+@pytest.mark.parametrize("length", ["-1", "1e9", str(rpc.MAX_BODY + 1), "9" * 30, ""])
+def test_request_of_impossible_length_is_refused(length):
+    with pytest.raises(rpc.RpcError):
+        rpc.parse_request(f"POST / HTTP/1.1\r\nContent-Length: {length}\r\n\r\n".encode())
+
+
+# ------------------------------------------------------------------ pairs of nodes
+
+
+def test_newest_message_with_its_moment_of_receipt(pair):
+    _, publisher, _, subscriber = pair
+    before = time.monotonic()
+    publisher.publish(pose(3))
+    wait_for(lambda: subscriber.latest is not None, what="a message")
+    assert subscriber.latest.message.header.seq == 3
+    assert before <= subscriber.latest.receipt <= time.monotonic()
+    publisher.publish(pose(4))
+    wait_for(lambda: subscriber.latest.message.header.seq == 4, what="the newer message")
+    assert [messages.decode(KIND, raw.data).header.seq for raw in subscriber.drain()] == [3, 4]
+
+
+def test_an_expired_message_never_leaves_late(master):
+    # A subscriber that does not read: its window fills, what waits is replaced, not queued.
+    with Node("/sender", master.uri) as sender:
+        publisher = sender.advertise(TOPIC, KIND)
+        sender.start()
+        deaf = socket.socket()
+        deaf.setsockopt(socket.SOL_SOCKET, socket.SO_RCVBUF, 4096)
+        deaf.connect(("127.0.0.1", sender.data_port))
+        kind = messages.message_type(KIND)
+        deaf.sendall(
+            tcpros.encode_fields(
+                {"callerid": "/deaf", "topic": TOPIC, "md5sum": kind.digest, "type": kind.name}
+            )
+        )
+        wait_for(lambda: publisher.subscribers, what="the handshake")
+        started, longest = time.monotonic(), 0.0
+        for i in range(5000):
+            begin = time.monotonic()
+            publisher.publish(pose(i), expires=begin + 0.05)
+            longest = max(longest, time.monotonic() - begin)
+        assert time.monotonic() - started < 5.0
+        assert longest < 0.1, "publishing waited for a subscriber"
+        assert publisher.held > 1000
+        deaf.settimeout(0.5)
+        received = b""
+        try:
+            while chunk := deaf.recv(65536):
+                received += chunk
+        except TimeoutError:
+            pass
+        frames = tcpros.Frames(tcpros.MAX_HEADER).feed(received)[1:]
+        # What the kernel had taken may arrive; no more than a few hundred milliseconds' worth.
+        assert len(frames) < 200
+        deaf.close()
+
+
+def test_wrong_digest_is_refused_on_both_sides(master):
+    with Node("/sender", master.uri) as sender, Node("/listener", master.uri) as listener:
+        publisher = sender.advertise(TOPIC, "std_msgs/Bool")
+        subscriber = listener.subscribe(TOPIC, KIND)
+        sender.start()
+        listener.start()
+        wait_for(lambda: publisher.refused and subscriber.counters.refused, what="the refusal")
+        publisher.publish(messages.encode("std_msgs/Bool", messages.boolean(True)))
+        time.sleep(0.2)
+        assert subscriber.latest is None
+        assert not subscriber.connected
+
+
+def test_subscriber_finds_a_publisher_that_comes_back(master):
+    with Node("/listener", master.uri) as listener:
+        subscriber = listener.subscribe(TOPIC, KIND)
+        listener.start()
+        for number in range(3):
+            with Node("/sender", master.uri) as sender:
+                publisher = sender.advertise(TOPIC, KIND)
+                sender.start()
+                wait_for(lambda p=publisher: p.subscribers, what="the connection")
+                publisher.publish(pose(number))
+                wait_for(
+                    lambda n=number: (
+                        subscriber.latest and subscriber.latest.message.header.seq == n
+                    ),
+                    what="a message",
+                )
+            wait_for(lambda: not subscriber.connected, what="noticing the end")
+        assert subscriber.counters.connections == 3
+
+
+def test_silent_connection_is_made_anew(master):
+    with Node("/sender", master.uri) as sender, Node("/listener", master.uri) as listener:
+        publisher = sender.advertise(TOPIC, KIND)
+        subscriber = listener.subscribe(TOPIC, KIND, idle_s=0.3)
+        sender.start()
+        listener.start()
+        wait_for(lambda: subscriber.counters.connections >= 3, what="connecting again")
+        publisher.publish(pose(9))
+
+
+def test_links_outlive_the_master_and_register_with_the_next():
+    first = Master()
+    port = urlsplit(first.uri).port
+    with Node("/sender", first.uri) as sender, Node("/listener", first.uri) as listener:
+        publisher = sender.advertise(TOPIC, KIND)
+        subscriber = listener.subscribe(TOPIC, KIND)
+        sender.start()
+        listener.start()
+        wait_for(lambda: publisher.subscribers and subscriber.connected, what="a connection")
+        first.close()
+        time.sleep(0.8)
+        publisher.publish(pose(1))
+        wait_for(lambda: subscriber.latest, what="a message without master")
+        gone = time.monotonic()
+        with Master(port=port) as second:
+            wait_for(lambda: sender.master_seen > gone, what="registering again")
+            topics = rpc.call(second.uri, "getPublishedTopics", "/test", "")
+            assert [TOPIC, KIND] in topics
+
+
+def test_second_publisher_is_seen_and_not_mixed_in(pair, master):
+    sender, publisher, _, subscriber = pair
+    with Node("/intruder", master.uri) as intruder:
+        other = intruder.advertise(TOPIC, KIND)
+        intruder.start()
+        wait_for(
+            lambda: set(sender.publishing.get(TOPIC, ())) == {"/sender", "/intruder"},
+            what="seeing the intruder",
+        )
+        other.publish(pose(666))
+        time.sleep(0.1)
+        assert other.subscribers == 0
+        publisher.publish(pose(1))
+        wait_for(lambda: subscriber.latest is not None, what="a message")
+        assert subscriber.latest.message.header.seq == 1
+
+
+def test_nobody_else_can_shut_us_down(pair):
+    sender, _, listener, _ = pair
+    for node in (sender, listener):
+        rpc.call(node.uri, "shutdown", "/stranger", "please")
+        rpc.call(node.uri, "publisherUpdate", "/stranger", "/nothing", ["http://1"])
+        with pytest.raises(rpc.RpcError, match="unknown call"):
+            rpc.call(node.uri, "system", "/stranger", "ls")
+    assert rpc.call(sender.uri, "getPid", "/test") == os.getpid()
+
+
+@pytest.mark.parametrize("uri", ["", "127.0.0.1:11311", "http://", "http://h:x", "ftp://h:1"])
+def test_bad_master_address(uri):
+    with pytest.raises(InputError, match="--master"):
+        Node("/a", uri)
+
+
+@pytest.mark.parametrize("name", ["", "a", "/", "/a/", "/a b", "/é", "//a", "/a" * 300])
+def test_bad_name(name):
+    with pytest.raises(InputError, match="ROS name"):
+        Node(name)
+
+
+def test_listens_on_the_loopback_only(master):
+    with Node("/a", master.uri) as node:
+        assert node._rpc_socket.getsockname()[0] == "127.0.0.1"
+        assert node._data_socket.getsockname()[0] == "127.0.0.1"
+    assert urlsplit(master.uri).hostname == "127.0.0.1"
+
+
+# ------------------------------------------------------------------ fuzz
+
+
+def works(pair):
+    """Whether a message still gets through."""
+    _, publisher, _, subscriber = pair
+    number = random.randrange(1, 2**31)
+    wait_for(lambda: publisher.subscribers and subscriber.connected, what="being connected")
+    publisher.publish(pose(number))
+    wait_for(lambda: subscriber.latest and subscriber.latest.message.header.seq == number,
+             what="a message after the fuzz")  # fmt: skip
+
+
+def test_random_bytes_at_every_door(pair, master):
+    sender, _, listener, _ = pair
+    rng = random.Random(5)
+    doors = [
+        sender.data_port, urlsplit(sender.uri).port, listener.data_port,
+        urlsplit(listener.uri).port, urlsplit(master.uri).port,
+    ]  # fmt: skip
+    kind = messages.message_type(KIND)
+    hello = tcpros.encode_fields({"callerid": "/f", "topic": TOPIC, "md5sum": kind.digest})
+    call = xmlrpc.client.dumps(("/f", TOPIC, [["TCPROS"]]), "requestTopic").encode()
+    http = b"POST / HTTP/1.1\r\nContent-Length: %d\r\n\r\n%s" % (len(call), call)
+    for i in range(300):
+        sock = socket.create_connection(("127.0.0.1", doors[i % len(doors)]), timeout=2)
+        good = hello if i % 2 else http
+        cut = good[: rng.randrange(len(good))]
+        noise = rng.randbytes(rng.randrange(1, 2000))
+        sock.sendall(rng.choice([noise, cut, cut + noise, struct.pack("<I", 2**32 - 1) + noise]))
+        sock.close()
+    works(pair)
+
+
+class FakePublisher:
+    """A publisher that answers the handshake properly and then sends what it is told."""
+
+    def __init__(self, master, topic=TOPIC, kind=KIND, digest=None):
+        self.kind, self.digest = messages.message_type(kind), digest
+        self.topic, self.master = topic, master
+        self.data = socket.create_server(("127.0.0.1", 0))
+        from xmlrpc.server import SimpleXMLRPCServer
+
+        self.server = SimpleXMLRPCServer(("127.0.0.1", 0), logRequests=False)
+        port = self.data.getsockname()[1]
+        self.server.register_function(
+            lambda *a: [1, "", ["TCPROS", "127.0.0.1", port]], "requestTopic"
+        )
+        self.uri = f"http://127.0.0.1:{self.server.server_address[1]}"
+        threading.Thread(target=self.server.serve_forever, args=(0.05,), daemon=True).start()
+        rpc.call(master.uri, "registerPublisher", "/fake", topic, kind, self.uri)
+
+    def accept(self):
+        self.data.settimeout(5.0)
+        sock, _ = self.data.accept()
+        (length,) = struct.unpack("<I", sock.recv(4))
+        while length > 0:
+            length -= len(sock.recv(length))
+        fields = {"md5sum": self.digest or self.kind.digest, "type": self.kind.name}
+        sock.sendall(tcpros.encode_fields(fields))
+        return sock
+
+    def close(self):
+        self.server.shutdown()
+        self.server.server_close()
+        self.data.close()
+
+
+def test_nonsense_from_a_publisher_is_dropped_and_counted(master):
+    fake = FakePublisher(master)
+    with Node("/listener", master.uri) as listener:
+        subscriber = listener.subscribe(TOPIC, KIND)
+        listener.start()
+        sock = fake.accept()
+        sock.sendall(tcpros.frame(pose(1)))
+        wait_for(lambda: subscriber.latest, what="a good message")
+        good = subscriber.latest
+        for bad in (b"", b"x" * 20, pose(2)[:-1], pose(2) + b"!"):
+            sock.sendall(tcpros.frame(bad))
+            time.sleep(0.02)
+        wait_for(lambda: subscriber.counters.malformed == 4, what="four malformed messages")
+        assert subscriber.latest is good
+        sock.sendall(struct.pack("<I", 65_537))
+        wait_for(lambda: subscriber.counters.oversized == 1, what="an oversized message")
+        sock = fake.accept()  # it connects again by itself
+        sock.sendall(tcpros.frame(pose(3)))
+        wait_for(lambda: subscriber.latest.message.header.seq == 3, what="going on")
+        sock.close()
+    fake.close()
+
+
+def test_publisher_with_a_wrong_digest_is_refused(master):
+    fake = FakePublisher(master, digest="0" * 32)
+    with Node("/listener", master.uri) as listener:
+        subscriber = listener.subscribe(TOPIC, KIND)
+        listener.start()
+        fake.accept().sendall(tcpros.frame(pose(1)))
+        wait_for(lambda: subscriber.counters.refused >= 1, what="the refusal")
+        assert subscriber.latest is None
+    fake.close()
+
+
+def resident_mb():
+    with open("/proc/self/statm") as file:
+        return int(file.read().split()[1]) * os.sysconf("SC_PAGE_SIZE") / 1e6
+
+
+def test_flood_of_10_khz_gives_the_newest_and_takes_no_memory(master):
+    fake = FakePublisher(master)
+    with Node("/listener", master.uri) as listener:
+        subscriber = listener.subscribe(TOPIC, KIND)
+        listener.start()
+        sock = fake.accept()
+        before, number, start = resident_mb(), 0, time.monotonic()
+        while number < 30_000:
+            due = int((time.monotonic() - start) * 10_000)
+            while number < due:
+                number += 1
+                sock.sendall(tcpros.frame(pose(number)))
+            time.sleep(0.0005)
+        wait_for(lambda: subscriber.latest.message.header.seq == number, what="the newest")
+        assert subscriber.counters.malformed == 0
+        assert len(subscriber.drain()) <= 128
+        assert resident_mb() - before < 20.0
+    fake.close()
+
+
+def test_10000_connections_opened_and_dropped(pair):
+    sender, _, listener, _ = pair
+    doors = [sender.data_port, urlsplit(listener.uri).port]
+    before = resident_mb()
+    threads, open_files = threading.active_count(), len(os.listdir("/proc/self/fd"))
+    linger = struct.pack("ii", 1, 0)  # close with a reset: no port waits
+    for i in range(10_000):
+        sock = socket.create_connection(("127.0.0.1", doors[i % 2]), timeout=5)
+        sock.setsockopt(socket.SOL_SOCKET, socket.SO_LINGER, linger)
+        if i % 3 == 0:
+            sock.send(b"\x10")
+        sock.close()
+    works(pair)
+    wait_for(lambda: len(os.listdir("/proc/self/fd")) <= open_files + 2, what="closing them")
+    assert threading.active_count() <= threads + 1
+    assert resident_mb() - before < 20.0
+
+
+def test_hundreds_of_silent_connections_leave_room(pair):
+    sender, *_ = pair
+    idle = [socket.create_connection(("127.0.0.1", sender.data_port)) for _ in range(300)]
+    works(pair)
+    for sock in idle:
+        sock.close()

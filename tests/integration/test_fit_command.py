@@ -1,0 +1,219 @@
+"""`lafr-mjx fit`: on simulated flights with known truth, on bad logs, and on real ones.
+
+The real logs are not part of the project. `LAFR_MJX_DATA` names the folder that holds them.
+"""
+
+from __future__ import annotations
+
+import json
+import math
+import os
+from pathlib import Path
+
+import jax
+import jax.numpy as jnp
+import numpy as np
+import pytest
+
+from lafr_mjx import cli
+from lafr_mjx.control.geometric import geometric_controller
+from lafr_mjx.experiments.rollout_file import save_rollout
+from lafr_mjx.logs.flights import of_rollout
+from lafr_mjx.logs.resample import uniform
+from lafr_mjx.model import identify
+from lafr_mjx.plant import flight, simulation
+from lafr_mjx.plant.engine import build_engine
+from lafr_mjx.plant.params import stack
+from lafr_mjx.plant.scenario import load_scenario
+from lafr_mjx.plant.scenario_params import conditions_for
+from lafr_mjx.plant.vehicle import load_vehicle
+from lafr_mjx.tasks import load_task
+
+RUNS, SECONDS = 10, 20.0
+
+
+def _fit(*arguments) -> int:
+    with pytest.raises(SystemExit) as end:
+        cli.main(["fit", *map(str, arguments)])
+    return int(end.value.code or 0)
+
+
+@pytest.fixture(scope="module")
+def truths():
+    """Delay [ms], factor on the drag, extra mass [kg] of ten plants."""
+    rng = np.random.default_rng(2026)
+    drag = np.exp(rng.uniform(np.log(0.5), np.log(2.0), RUNS))
+    return np.stack([rng.uniform(5.0, 40.0, RUNS), drag, rng.uniform(0.02, 0.06, RUNS)], axis=1)
+
+
+@pytest.fixture(scope="module")
+def rollouts(truths):
+    """Flights of the classical controller on those plants, with the sensors' usual noise."""
+    vehicle = load_vehicle("lafr192")
+    task, scenario = load_task("figure8", vehicle.limits), load_scenario("nominal")
+    engine = build_engine(vehicle, "freebody")
+    leaves = lambda tree: jax.tree.map(lambda x: jnp.asarray(x, jnp.float32), tree)  # noqa: E731
+    controller = jax.tree.map(jnp.asarray, geometric_controller(vehicle.limits))
+    path, clock = leaves(task.path), leaves(task.start_clock(0.5))
+
+    @jax.jit
+    def fly_all(conditions, keys):
+        def one(conditions, key):
+            state = simulation.reset(engine, conditions.before, key, task.start_position)
+            ticks = math.ceil(SECONDS / 0.02)
+            return flight.fly(
+                engine, conditions, state, controller, path, clock, SECONDS, ticks=ticks
+            )[1]
+
+        return jax.vmap(one)(conditions, keys)
+
+    worlds = [
+        scenario.with_settings(command_delay_ms=delay, drag_scale=drag, payload_kg=mass)
+        for delay, drag, mass in truths
+    ]
+    keys = jax.vmap(lambda i: jax.random.fold_in(jax.random.key(3), i))(jnp.arange(RUNS))
+    flown = fly_all(stack([conditions_for(vehicle, w, 0, ()) for w in worlds]), keys)
+    flown = jax.tree.map(np.asarray, flown)
+    assert not flown.crashed.any()
+    return [jax.tree.map(lambda leaf, i=i: leaf[i], flown) for i in range(RUNS)]
+
+
+def test_estimates_and_their_intervals(truths, rollouts):
+    """Within 10 % (delay 3 ms), and covered in 9 of 10 runs, for each of the three."""
+    profile = load_vehicle("lafr192")
+    vehicle = identify.Vehicle(
+        profile.mass, profile.rotors.time_constant, np.asarray(profile.drag.rotor),
+        float(profile.drag.body),
+    )  # fmt: skip
+    covered = np.zeros(3, int)
+    for (delay, drag, mass), rollout in zip(truths, rollouts, strict=True):
+        log = uniform(of_rollout(rollout, Path("flight.npz")))
+        thrust = log.raw.thrust
+        assert thrust is not None and log.velocity is not None and log.rotation is not None
+        given = identify.Flight(
+            log.start + log.time, log.velocity, log.rotation, log.usable, thrust.time,
+            thrust.values[:, 0], True,
+        )  # fmt: skip
+        found = identify.identify([given], vehicle, search_delay=True)
+        assert found is not None and found.delay_s is not None
+        assert found.delay_s.value == pytest.approx(1e-3 * delay, abs=0.003)
+        assert found.drag_scale.value == pytest.approx(drag, rel=0.1)
+        assert found.mass_offset_kg.value == pytest.approx(mass, rel=0.1)
+        pairs = ((found.delay_s, 1e-3 * delay), (found.drag_scale, drag),
+                 (found.mass_offset_kg, mass))  # fmt: skip
+        covered += [estimate.low <= true <= estimate.high for estimate, true in pairs]
+    assert np.all(covered >= 9), covered
+
+
+def test_fit_of_a_simulated_flight(truths, rollouts, tmp_path, monkeypatch, capsys):
+    monkeypatch.chdir(tmp_path)
+    save_rollout(tmp_path / "flight.npz", rollouts[0])
+    scenario = tmp_path / "mine.toml"
+    arguments = ("flight.npz", "--seeds", 0, "--json", "f.json", "--export-scenario", scenario)
+    assert _fit(*arguments) == 0
+    figures = json.loads((tmp_path / "f.json").read_text())
+    # The noise alone: 2 cm/s on each of three axes, at both ends.
+    assert figures["hybrid_20ms_velocity_cmps"] < 6.0
+    for quantity, share in (("position_mm", 0.15), ("velocity_cmps", 0.15), ("attitude_deg", 0.5)):
+        ours, nominal = (figures[f"{m}_500ms_{quantity}"] for m in ("hybrid", "nominal"))
+        assert ours < share * nominal
+        assert ours < figures[f"scale_bias_500ms_{quantity}"]
+    assert figures["train_s"] == pytest.approx(10.0, abs=0.1)
+    assert figures["hybrid_rates_dps"] < 0.6 * figures["nominal_rates_dps"]
+    # The exported scenario loads, and is the plant that flew.
+    settings = load_scenario(str(scenario)).settings
+    delay, drag, mass = truths[0]
+    assert settings.command_delay_ms == pytest.approx(delay, abs=3.0)
+    assert settings.drag_scale == pytest.approx(drag, rel=0.1)
+    assert 0.192 * (settings.mass_scale - 1.0) == pytest.approx(mass, rel=0.1)
+    folder = tmp_path / "runs" / "fit-flight"
+    page = (folder / "report.html").read_text()
+    assert page.count("data:image/png;base64,") == 4 and "http" not in page
+    assert {p.name for p in folder.iterdir()} == {
+        "report.html", "summary.json", "model.npz", "plots"}  # fmt: skip
+    assert "0.5 s" in capsys.readouterr().out
+    # Nothing is overwritten.
+    assert _fit(*arguments) == 2
+    assert "not overwritten" in capsys.readouterr().err
+
+
+def _rates_log(path, seed=0, lag=3, **changes):
+    """A log without attitude: rates that follow their commands three samples later."""
+    rng = np.random.default_rng(seed)
+    command = np.cumsum(rng.normal(size=(1200, 3)), axis=0) * 0.05
+    rates = np.concatenate([command[:1].repeat(lag, 0), command[:-lag]])
+    arrays = {"t": 0.01 * np.arange(1200), "w_cmd": command, "w": rates} | changes
+    np.savez(path, **arrays)
+    return path
+
+
+def test_rates_only(tmp_path, monkeypatch):
+    monkeypatch.chdir(tmp_path)
+    log = _rates_log(tmp_path / "rates.npz")
+    assert _fit(log, "--json", "r.json", "--out", "here") == 0
+    figures = json.loads((tmp_path / "r.json").read_text())
+    # The command that held from 30 to 20 ms before.
+    assert figures["rates_offset_ms"] == pytest.approx(25.0, abs=2.0)
+    assert figures["hybrid_rates_dps"] < 0.1 * figures["nominal_rates_dps"]
+    assert figures["memoryless_rates_dps"] > 0.5 * figures["nominal_rates_dps"]
+    assert (tmp_path / "here" / "report.html").is_file()
+    assert "hybrid_500ms_position_mm" not in figures
+
+
+@pytest.mark.parametrize(
+    ("changes", "options", "words"),
+    [
+        ({"t": -0.01 * np.arange(1200)}, (), "clock runs backwards at sample 1"),
+        ({"w": np.full((1200, 3), np.nan)}, (), "1200 of 1200 samples are not numbers"),
+        ({}, ("--train-share", 1.5), "--train-share 1.5"),
+        ({}, ("--train-seconds", 0.5), "--train-seconds 0.5"),
+        ({}, ("--test", "none.npz"), "none.npz: there is no such file"),
+        ({"ok": np.arange(1200) < 700}, (), "to test with"),
+        ({}, ("--export-scenario", "no.json"), "--export-scenario no.json"),
+    ],
+)  # fmt: skip
+def test_bad_input_ends_with_2_and_one_line(changes, options, words, tmp_path, monkeypatch, capsys):
+    monkeypatch.chdir(tmp_path)
+    log = _rates_log(tmp_path / "bad.npz", **changes)
+    assert _fit(log, *options) == 2
+    error = capsys.readouterr().err
+    assert words in error and error.count("\n") == 1 and "Traceback" not in error
+    assert not (tmp_path / "runs").exists()
+
+
+def test_wrong_frames_stop_a_fit_unless_told_otherwise(rollouts, tmp_path, monkeypatch, capsys):
+    monkeypatch.chdir(tmp_path)
+    sample = rollouts[0].sample
+    turned = rollouts[0]._replace(sample=sample._replace(rates=sample.rates * 180.0 / np.pi))
+    save_rollout(tmp_path / "degrees.npz", turned)
+    assert _fit("degrees.npz") == 2
+    assert "the body rates are in °/s, not rad/s" in capsys.readouterr().err
+
+
+DATA = os.environ.get("LAFR_MJX_DATA", "")
+real = pytest.mark.skipif(not DATA, reason="LAFR_MJX_DATA names no folder with recorded flights")
+
+
+@real
+@pytest.mark.parametrize(
+    ("options", "limits"), [((), (12.7, 5.0, 0.50)), (("--train-seconds", 10), (17.6, 7.4, 1.07))]
+)
+def test_blackbird(options, limits, tmp_path, monkeypatch):
+    """First half (or its first 10 s), tested on the second half."""
+    monkeypatch.chdir(tmp_path)
+    log = Path(DATA) / "blackbird_clover_5mps.npz"
+    assert _fit(log, "--seeds", 0, "--json", "b.json", *options) == 0
+    figures = json.loads((tmp_path / "b.json").read_text())
+    for quantity, limit in zip(("position_mm", "velocity_cmps", "attitude_deg"), limits,
+                               strict=True):  # fmt: skip
+        assert figures[f"hybrid_500ms_{quantity}"] <= limit
+
+
+@real
+def test_crazypad(tmp_path, monkeypatch):
+    monkeypatch.chdir(tmp_path)
+    log = Path(DATA) / "weight_W3_M3_E9_log01.npz"
+    assert _fit(log, "--train-part", "last", "--json", "c.json") == 0
+    figures = json.loads((tmp_path / "c.json").read_text())
+    assert figures["nominal_rates_dps"] == pytest.approx(9.15, abs=0.01)
+    assert figures["hybrid_rates_dps"] <= 7.0

@@ -1,0 +1,136 @@
+"""The web view in a real browser: it loads, the drone moves, nothing complains."""
+
+from __future__ import annotations
+
+import io
+import socket
+import threading
+
+import numpy as np
+import pytest
+from PIL import Image
+from view_runs import flown, require_chromium, write_run
+
+from lafr_mjx.view.replay import load_replay
+
+viser = pytest.importorskip("viser", reason="needs the extra 'web'")
+
+ARGUMENTS = ["--no-sandbox", "--use-angle=swiftshader", "--enable-unsafe-swiftshader"]
+WORLD = (0, 80, 190, 250)  # left, top, right, bottom of the scene, beside the controls
+
+
+@pytest.fixture(scope="module")
+def view(tmp_path_factory):
+    from lafr_mjx.view.web import WebView
+
+    folder = tmp_path_factory.mktemp("runs") / "run"
+    replay = load_replay(write_run(folder, [flown(0.5), flown(0.4), flown(0.3)]))
+    shown = WebView([replay], port=_free_port())
+    ended = threading.Event()
+
+    def play():
+        while not ended.is_set():
+            shown.run(seconds=0.2)
+
+    thread = threading.Thread(target=play)
+    thread.start()
+    yield shown
+    ended.set()
+    thread.join()
+    shown.close()
+
+
+def _free_port():
+    with socket.socket() as probe:
+        probe.bind(("127.0.0.1", 0))
+        return probe.getsockname()[1]
+
+
+def test_it_listens_on_this_machine_only(view):
+    with socket.socket() as client:
+        client.settimeout(5)
+        assert client.connect_ex(("127.0.0.1", view.port)) == 0
+    others = {a[4][0] for a in socket.getaddrinfo(socket.gethostname(), None, socket.AF_INET)}
+    for address in others - {"127.0.0.1", "127.0.1.1"}:
+        with socket.socket() as client:
+            client.settimeout(2)
+            assert client.connect_ex((address, view.port)) != 0
+
+
+def test_in_a_browser(view):
+    browser_path = require_chromium()
+    from playwright.sync_api import sync_playwright
+
+    complaints = []
+    view.player.paused = True  # a scene at rest is quick to be drawn
+    with sync_playwright() as playwright:
+        browser = playwright.chromium.launch(executable_path=browser_path, args=ARGUMENTS)
+        # Triangles are drawn by the processor here: few pixels, and patience.
+        page = browser.new_page(viewport={"width": 800, "height": 500}, device_scale_factor=0.5)
+        page.set_default_timeout(120_000)
+        page.on("console", lambda m: complaints.append(m.text) if m.type == "error" else None)
+        page.on("pageerror", lambda error: complaints.append(str(error)))
+        page.on("requestfailed", lambda request: complaints.append(request.url))
+        page.goto(f"http://127.0.0.1:{view.port}")
+        page.wait_for_selector("canvas")
+        page.get_by_text("figure8 · wind5 · ours").first.wait_for()
+
+        def picture():
+            data = page.screenshot(timeout=120_000)
+            return np.asarray(Image.open(io.BytesIO(data)).convert("RGB").crop(WORLD), int)
+
+        def differing(one, other):
+            return int((np.abs(one - other).max(axis=-1) > 30).sum())
+
+        # At two moments the drone is somewhere else, and nothing else has changed much.
+        pictures = {}
+        for time in (2.0, 2.0, 4.0):
+            view.player.seek(time)
+            pictures.setdefault(time, []).append(_settled(page, picture, differing))
+        moved = differing(pictures[2.0][1], pictures[4.0][0])
+        assert moved > 15, "the drone does not move"
+        assert moved < 0.2 * pictures[4.0][0].shape[0] * pictures[4.0][0].shape[1]
+        assert differing(*pictures[2.0]) < 0.3 * moved
+
+        # The visitor's controls reach the player.
+        page.get_by_role("button", name="Play").click()
+        _until(lambda: not view.player.paused)
+        page.get_by_role("button", name="Pause").click()
+        _until(lambda: view.player.paused)
+        page.locator("input[role='combobox'][value*='iteration']").click()
+        page.get_by_role("option", name="2: iteration 2").click()
+        _until(lambda: view.player.index == 2)
+        browser.close()
+    assert complaints == []
+
+
+def _settled(page, picture, differing):
+    """A picture of a scene that has come to rest."""
+    before = picture()
+    for _ in range(60):
+        page.wait_for_timeout(500)
+        after = picture()
+        if differing(before, after) < 3:
+            return after
+        before = after
+    raise AssertionError("the paused scene does not come to rest")
+
+
+def _until(condition):
+    import time
+
+    for _ in range(200):
+        if condition():
+            return
+        time.sleep(0.1)
+    raise AssertionError("the browser's click did not arrive")
+
+
+@pytest.mark.parametrize("host", ["192.0.2.1", "no.such.host.invalid"])
+def test_an_address_of_another_machine_is_refused(tmp_path, host):
+    from lafr_mjx.errors import InputError
+    from lafr_mjx.view.web import WebView
+
+    replay = load_replay(write_run(tmp_path / "run", [flown()]))
+    with pytest.raises(InputError, match="cannot listen there"):
+        WebView([replay], host=host, port=_free_port())

@@ -1,0 +1,100 @@
+"""The policy as it flies: dither, the slower clock, the last good policy."""
+
+from __future__ import annotations
+
+import jax
+import jax.numpy as jnp
+import numpy as np
+import pytest
+
+from lafr_mjx import mlp
+from lafr_mjx.control.geometric import geometric_controller
+from lafr_mjx.control.observation import PREVIEW_S, SIZE
+from lafr_mjx.control.policy import Policy
+from lafr_mjx.learner.guarded import DITHER, GuardedController, GuardedPolicy, surprising_error
+from lafr_mjx.types import COMMAND_HOVER, CommandLimits, Reference, Sensed, State
+
+LIMITS = CommandLimits(
+    np.array([0.0, -6, -6, -6], np.float32), np.array([25.0, 6, 6, 6], np.float32)
+)
+RNG = np.random.default_rng(0)
+KEY = jax.random.key_data(jax.random.key(3))
+
+
+def policy(thrust: float) -> Policy:
+    """One that always asks for the same."""
+    layers = mlp.create(RNG, (SIZE, 4, 4, 4), last_scale=0.0)
+    layers[-1].bias[0] = thrust
+    return Policy(layers, LIMITS)
+
+
+def guarded(dither=0.0, slow_from=0.15):
+    return GuardedPolicy(
+        policy=policy(0.5), last_good=policy(-0.5), dither=jnp.float32(dither),
+        slow_from=jnp.float32(slow_from), error_limit=jnp.float32(0.5), key=KEY,
+    )  # fmt: skip
+
+
+def references(count):
+    zero = np.zeros((count, 3), np.float32)
+    rotation = np.tile(np.eye(3, dtype=np.float32), (count, 1, 1))
+    thrust = np.full(count, 9.81, np.float32)
+    return Reference(zero, zero, zero, zero, rotation, zero, thrust)
+
+
+def sensed(error):
+    position = np.array([error, 0.0, 0.0], np.float32)
+    state = State(position, np.zeros(3, np.float32), np.eye(3, dtype=np.float32), np.zeros(3))
+    return Sensed(state, np.float32(0.0), np.float32(0.0))
+
+
+def fly(controller, errors):
+    memory, commands, factors = controller.start(), [], []
+    for error in errors:
+        memory, command = controller(memory, sensed(error), references(len(PREVIEW_S)))
+        commands.append(np.asarray(command))
+        factors.append(float(controller.time_scale_factor(memory)))
+    return np.array(commands), np.array(factors)
+
+
+def test_clock_slows_down_with_the_error_and_stays_slow():
+    commands, factors = fly(guarded(), [0.05, 0.14, 0.21, 0.10, 0.40, 0.0])
+    assert factors[0] == factors[1] == 1.0
+    assert 1.0 < factors[2] < factors[4]
+    assert factors[3] == factors[2]  # latched
+    assert factors[5] == factors[4] > 2.0
+    # The last good policy takes over only beyond its own limit.
+    assert np.all(commands[:, 0] > COMMAND_HOVER[0])
+
+
+def test_last_good_policy_takes_over_for_the_rest_of_the_flight():
+    commands, _ = fly(guarded(), [0.1, 0.6, 0.1])
+    assert commands[0, 0] > COMMAND_HOVER[0]
+    assert np.all(commands[1:, 0] < COMMAND_HOVER[0])
+
+
+def test_dither_has_the_stated_size_and_keeps_to_the_limits():
+    commands, _ = fly(guarded(dither=1.0), [0.0] * 400)
+    clean, _ = fly(guarded(), [0.0])
+    spread = (commands - clean).std(axis=0)
+    np.testing.assert_allclose(spread, DITHER, rtol=0.15)
+    wild, _ = fly(guarded(dither=100.0), [0.0] * 50)
+    assert np.all(wild >= LIMITS.low) and np.all(wild <= LIMITS.high)
+    assert np.any(wild == LIMITS.high)
+
+
+def test_what_counts_as_a_surprise_follows_the_prediction():
+    for foretold, limit in ((0.0, 0.15), (0.1, 0.23), (0.5, 0.40), (np.nan, 0.40)):
+        assert float(surprising_error(jnp.float32(foretold))) == pytest.approx(limit)
+
+
+def test_any_controller_can_be_guarded():
+    classical = jax.tree.map(jnp.asarray, geometric_controller(LIMITS))
+    controller = GuardedController(classical, jnp.float32(0.0), jnp.float32(0.15), KEY)
+    memory = controller.start()
+    plain = classical.start()
+    for error in (0.05, 0.3, 0.0):
+        memory, command = controller(memory, sensed(error), references(2))
+        plain, expected = classical(plain, sensed(error), references(2))
+        np.testing.assert_allclose(command, expected, atol=1e-6)
+    assert float(controller.time_scale_factor(memory)) > 2.0

@@ -1,0 +1,103 @@
+"""For the tests of the view: flights and runs made without flying, and what a machine must have."""
+
+from __future__ import annotations
+
+import contextlib
+import os
+import shutil
+import subprocess
+
+import numpy as np
+import pytest
+
+from lafr_mjx.experiments.run_folder import RunFolder
+from lafr_mjx.reference import clock as clocks
+from lafr_mjx.reference.flatness import reference_state
+from lafr_mjx.tasks import load_task
+from lafr_mjx.types import CONTROL_DT, Rollout, State
+
+TASK = load_task("figure8")
+
+
+def flown(time_scale=1.0, offset=(0.0, 0.0, 0.2), task=TASK, crash_at=None, diagnostics=None):
+    """A flight that keeps a constant distance from its reference."""
+    time = CONTROL_DT * np.arange(round(task.flight_s(time_scale) / CONTROL_DT))
+    phase, *rates = clocks.shifted(task.start_clock(time_scale), time)
+    wanted = reference_state(task.path, phase, *rates)
+    position = np.asarray(wanted.position) + np.asarray(offset)
+    truth = State(position, wanted.velocity, wanted.rotation, wanted.rates)
+    ticks = len(time)
+    crashed = np.zeros(ticks, bool) if crash_at is None else time >= crash_at
+    twice = State(*(np.repeat(np.asarray(leaf), 2, axis=0) for leaf in truth))
+    return Rollout(
+        time=time, valid=np.ones(ticks, bool), sensed=truth, stamp=time,
+        command=np.tile([9.81, 0.0, 0.0, 0.0], (ticks, 1)), reference=wanted, phase=phase,
+        phase_rate=rates[0], time_scale=np.full(ticks, time_scale), truth=truth, crashed=crashed,
+        sample_time=np.repeat(time, 2), sample=twice, sample_received=np.ones(2 * ticks, bool),
+        diagnostics=diagnostics,
+    )  # fmt: skip
+
+
+def run_config(**given):
+    run = {"task": "figure8", "scenario": "wind5", "vehicle": "lafr192", "method": "ours",
+           "iterations": 3, "seed": 0, "engine": "freebody"}  # fmt: skip
+    return {"run": run | given}
+
+
+def write_run(path, rollouts, **given):
+    """The folder of a run with these flights."""
+    with RunFolder.create(path, run_config(**given)) as folder:
+        for number, rollout in enumerate(rollouts):
+            folder.save_rollout(number, rollout)
+            folder.append_iteration({"iteration": number})
+    return path
+
+
+def require(present, what):
+    """Skip where a system package is missing; fail where it must be there (.ci/run)."""
+    if not present:
+        message = f"needs {what}"
+        if os.environ.get("LAFR_MJX_NO_SKIP"):
+            pytest.fail(message)
+        pytest.skip(message)
+
+
+def require_rendering():
+    from lafr_mjx.errors import RunError
+    from lafr_mjx.view.offscreen import PACKAGES, backend
+
+    try:
+        backend()
+    except RunError:
+        require(False, f"the Debian packages {PACKAGES['egl']}, or {PACKAGES['osmesa']}")
+
+
+@contextlib.contextmanager
+def virtual_screen(size="1000x640"):
+    """The environment of a process that has a screen of its own; needs Xvfb.
+
+    The server picks a free number itself and tells it when it is ready. It must not start anew
+    when a client that took a picture leaves.
+    """
+    require(shutil.which("Xvfb"), "the Debian packages xvfb and libgl1-mesa-dri")
+    server = subprocess.Popen(
+        ["Xvfb", "-displayfd", "1", "-screen", "0", f"{size}x24", "-nolisten", "tcp",
+         "-noreset"],
+        stdout=subprocess.PIPE, stderr=subprocess.DEVNULL, text=True,
+    )  # fmt: skip
+    try:
+        assert server.stdout is not None
+        number = server.stdout.readline().strip()
+        assert number, "Xvfb did not start"
+        unwanted = ("WAYLAND_DISPLAY", "MUJOCO_GL", "PYOPENGL_PLATFORM")
+        inherited = {key: value for key, value in os.environ.items() if key not in unwanted}
+        yield inherited | {"DISPLAY": f":{number}"}
+    finally:
+        server.terminate()
+        server.wait(timeout=30)
+
+
+def require_chromium():
+    path = shutil.which("chromium") or shutil.which("chromium-browser")
+    require(path, "the Debian package chromium")
+    return path

@@ -20,9 +20,9 @@ class CompileTimer:
         self.seconds = 0.0
         self._open = False
 
-    def _listen(self, event: str, duration: float, **_: Any) -> None:
+    def _listen(self, event: str, duration_secs: float, **_: Any) -> None:
         if self._open and event in _EVENTS:
-            self.seconds += duration
+            self.seconds += duration_secs
 
     def __enter__(self) -> CompileTimer:
         self._open = True

@@ -6,12 +6,15 @@ import math
 import time
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Literal
+from typing import TYPE_CHECKING, Literal
 
 from tyro.conf import Positional
 
 from lafr_mjx.errors import InputError
 from lafr_mjx.output import check_writable, write_json
+
+if TYPE_CHECKING:
+    from lafr_mjx.logs.bag import BagTopics
 
 
 @dataclass
@@ -126,7 +129,7 @@ class Fit:
                     f"--export-scenario {path}: must be a .toml file in an existing folder"
                 )
 
-    def _topics(self) -> object:
+    def _topics(self) -> BagTopics:
         from lafr_mjx.logs.bag import BagTopics
 
         return BagTopics(self.state_topic, self.command_topic, self.full_thrust)

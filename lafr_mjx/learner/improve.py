@@ -69,9 +69,9 @@ class LearnerSettings(NamedTuple):
 class LearnerState(NamedTuple):
     """What the learner knows between two flights."""
 
-    policy: Policy  # flies next
-    in_training: Policy  # training goes on from here, flown or not yet
-    last_good: Policy  # flew last without trouble
+    policy: Any  # Policy, or a classical controller; flies next
+    in_training: Any  # as `policy`; training goes on from here, flown or not yet
+    last_good: Any  # as `policy`; flew last without trouble
     ensemble: Residual
     window: Transitions  # [WINDOW, rows, ...]
     ats: AtsState

@@ -176,7 +176,8 @@ def _odometry_velocity(
 ) -> np.ndarray:
     """Velocity in the world. ROS says that the twist is in the child frame; not all agree."""
     step = float(np.median(np.diff(time))) if len(time) > 1 else 1.0
-    rotated = (so3.quaternion_to_matrix(quaternion) @ velocity[..., None])[..., 0]
+    rotation = np.asarray(so3.quaternion_to_matrix(quaternion))
+    rotated = (rotation @ velocity[..., None])[..., 0]
     if len(time) < 10 or step <= 0.0:
         return rotated
     moved = differentiate(position, step, np.ones(len(time), bool))

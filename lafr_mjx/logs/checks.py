@@ -129,7 +129,7 @@ def _velocity(log: FlightLog) -> list[Finding]:
 
 def _turns(rotation: np.ndarray) -> np.ndarray:
     """Body rates [N - 1, 3] between samples."""
-    return so3.log(np.swapaxes(rotation[:-1], -1, -2) @ rotation[1:]) / SAMPLE_DT
+    return np.asarray(so3.log(np.swapaxes(rotation[:-1], -1, -2) @ rotation[1:])) / SAMPLE_DT
 
 
 def _smooth(values: np.ndarray, width: int = 5) -> np.ndarray:
@@ -184,14 +184,15 @@ def _rates(log: FlightLog) -> list[Finding]:
         "the attitude maps world to body, not body to world": inverse,
     }
     for text, reading in readings.items():
-        again = _smooth(_turns(so3.quaternion_to_matrix(so3.normalise(reading))))
+        turning = _turns(np.asarray(so3.quaternion_to_matrix(so3.normalise(reading))))
+        again = _smooth(turning)
         scored.append((_at_best_lag(np.where(kept[:, None], again, np.nan), rates), text))
     return _judged(base, scored, f"the {kind} do not fit the change of attitude")
 
 
 def _resigned(log: FlightLog, order: list[int]) -> np.ndarray:
     """The quaternions read in another order, continuous in sign."""
-    quaternion = so3.matrix_to_quaternion(np.asarray(log.rotation))
+    quaternion = np.asarray(so3.matrix_to_quaternion(np.asarray(log.rotation)))
     sign = np.ones(len(quaternion))
     for i, (a, b) in enumerate(pairwise(quaternion), start=1):
         sign[i] = sign[i - 1] * (-1.0 if a @ b < 0.0 else 1.0)

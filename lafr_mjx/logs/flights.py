@@ -13,6 +13,7 @@ from lafr_mjx.logs.raw import RawLog, Signal
 if TYPE_CHECKING:
     from pathlib import Path
 
+    from lafr_mjx.arrays import Array
     from lafr_mjx.types import Rollout
 
 
@@ -38,7 +39,7 @@ def of_rollout(rollout: Rollout, path: Path) -> RawLog:
     if not flying[np.asarray(rollout.valid, bool)].all():
         notes.append("the vehicle crashed; what follows is not used")
 
-    def signal(values: np.ndarray, name: str) -> Signal:
+    def signal(values: Array, name: str) -> Signal:
         return Signal(time, np.asarray(values, float)[kept], name)
 
     sample = rollout.sample

@@ -89,7 +89,7 @@ def checked(log: RawLog, where: str, signal: Signal) -> tuple[Signal, list[str]]
     good = np.isfinite(values).all(axis=1)
     if good.mean() < _MOST_BAD:
         raise InputError(
-            f"{label}: {int((~good).sum())} of {len(good)} samples are not numbers "
+            f"{label}: {int((~good).sum())} of {len(values)} samples are not numbers "
             f"(the first at {time[np.argmin(good)]:.3f} s)"
         )
     if not good.all():

@@ -59,7 +59,7 @@ def uniform(log: RawLog, thrust_shift: float = 0.0, rates_shift: float = 0.0) ->
         notes.append("velocity: missing, estimated from the positions (zero-phase, local cubic)")
     rotation = None
     if quaternion is not None:
-        rotation = so3.quaternion_to_matrix(so3.normalise(quaternion))
+        rotation = np.asarray(so3.quaternion_to_matrix(so3.normalise(quaternion)))
     rates_in = signals["rate_command" if commanded else "rates"]
     rates = interval_means(rates_in, clock + rates_shift)
     thrust = np.full((len(clock), 1), np.nan)

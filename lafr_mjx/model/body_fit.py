@@ -61,7 +61,7 @@ def _in_steps(function: Any, leading: Any, *given: Any) -> Any:
 def targets(rows: Transitions, weights: np.ndarray, rotation: np.ndarray) -> np.ndarray:
     """What the nominal model misses in each step [N, 6]; `rotation` says what body frame."""
     turn = CONTROL_DT * lag.measured_rates(rows)
-    commands = np.asarray(rows.commands, float)
+    commands = jnp.asarray(np.asarray(rows.commands, float))
     effective = np.asarray(residual.effective_command(jnp.asarray(weights), commands), float)
     thrust = effective[:, :1] * lag.mean_axis(rows, turn)
     world = lag.specific_force(rows) - thrust
@@ -74,11 +74,11 @@ def design(rows: Transitions, weights: np.ndarray) -> Design:
     rows = without_gaps(rows)
     usable = np.asarray(rows.usable, bool)
     parameters = body.create(np.random.default_rng(0), weights)
-    weights = jnp.asarray(weights)
+    lag_weights = jnp.asarray(weights)
 
     def at(state: ModelState) -> Design:
-        features = np.asarray(_in_steps(_library, weights, state, rows.commands), float)
-        wanted = targets(rows, np.asarray(weights), np.asarray(state.rotation, float))
+        features = np.asarray(_in_steps(_library, lag_weights, state, rows.commands), float)
+        wanted = targets(rows, np.asarray(lag_weights), np.asarray(state.rotation, float))
         variance = np.var(features[usable], axis=0) if usable.any() else np.ones(len(NAMES))
         return Design(features, wanted, usable, variance)
 
@@ -117,7 +117,7 @@ def solve_moments(
     penalty = count * (ridge * variance + 1e-9)
     penalty[0] = 1e-9
     result = np.zeros((len(NAMES), len(OUTPUTS)))
-    for columns in _alike(mask):
+    for columns in map(np.asarray, _alike(mask)):
         rows = np.flatnonzero(mask[:, columns[0]])
         if len(rows):
             left = gram[np.ix_(rows, rows)] + np.diag(penalty[rows])

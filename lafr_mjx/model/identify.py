@@ -247,7 +247,7 @@ def _regression(
 
     def solved(delay: float) -> tuple[float, np.ndarray, list[np.ndarray]]:
         blocks = design(delay)
-        gram = sum(x.T @ x for x in blocks)
+        gram = np.asarray(sum(x.T @ x for x in blocks))
         moment = sum(x.T @ y for x, y in zip(blocks, target, strict=True))
         # An axis that never moves is held near zero, which does not matter to the others.
         gram = gram + 1e-6 * np.diag(np.diag(gram)) + 1e-9 * np.eye(len(gram))
@@ -278,7 +278,7 @@ def _regression(
 
 def _sandwich(blocks: list[np.ndarray], left: list[np.ndarray]) -> np.ndarray:
     """Covariance of the parameters from the spread between segments."""
-    gram = sum(x.T @ x for x in blocks)
+    gram = np.asarray(sum(x.T @ x for x in blocks))
     gram = gram + 1e-6 * np.diag(np.diag(gram)) + 1e-9 * np.eye(len(gram))
     scores = np.stack([x.T @ r for x, r in zip(blocks, left, strict=True)])
     count, parameters = scores.shape
@@ -296,7 +296,7 @@ def _from_stamps(
         axis = case.flight.rotation[..., 2]
         change = np.gradient(axis, SAMPLE_DT, axis=0) * case.lift(delay)[:, None] * inverse_mass
         moved += [x[:, 0] for x in _integrated(case, change[:, None, :])]
-    gram = sum(x.T @ x for x in blocks)
+    gram = np.asarray(sum(x.T @ x for x in blocks))
     gram = gram + 1e-6 * np.diag(np.diag(gram)) + 1e-9 * np.eye(len(gram))
     moment = sum(x.T @ z for x, z in zip(blocks, moved, strict=True))
     effect = np.linalg.solve(gram, moment)

@@ -27,7 +27,7 @@ _FLOOR = (0.3, 0.1, 0.1)  # m/s², rad/s, rad/s: smaller motion of a command say
 def measured_rates(rows: Transitions) -> np.ndarray:
     """Mean body rates over each step [N, 3], from the attitudes at its ends."""
     now, after = np.asarray(rows.now.rotation, float), np.asarray(rows.after.rotation, float)
-    return so3.log(np.swapaxes(now, -1, -2) @ after) / CONTROL_DT
+    return np.asarray(so3.log(np.swapaxes(now, -1, -2) @ after)) / CONTROL_DT
 
 
 def mean_axis(rows: Transitions, turn: np.ndarray) -> np.ndarray:
@@ -59,8 +59,10 @@ def estimate(rows: Transitions) -> np.ndarray:
     beside = (np.column_stack([constant, along[good]]), constant, constant)
     return np.stack(
         [
-            _weights([(y[good], commands[good, :, axis]) for y, axis in group], *given)
-            for group, *given in zip(channels, beside, _FLOOR, LAG_PRIOR, strict=True)
+            _weights(
+                [(y[good], commands[good, :, axis]) for y, axis in group], others, floor, prior
+            )
+            for group, others, floor, prior in zip(channels, beside, _FLOOR, LAG_PRIOR, strict=True)
         ]
     ).astype(np.float32)
 

@@ -6,7 +6,7 @@ sequences of such steps; both are used. A command is the mean over its interval.
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, NamedTuple
+from typing import TYPE_CHECKING, Any, NamedTuple, cast
 
 import numpy as np
 
@@ -76,25 +76,33 @@ def transitions(record: Recording, start: int = 0, stop: int | None = None) -> T
     def at(where: np.ndarray) -> ModelState:
         return ModelState(*(leaf[where] for leaf in record.state))
 
+    # The learner's rows hold JAX's arrays, these NumPy's; both serve.
     return Transitions(
         before=at(index - STRIDE),
-        before_commands=command_windows(record, index - STRIDE),
+        before_commands=cast("Any", command_windows(record, index - STRIDE)),
         now=at(index),
-        commands=command_windows(record, index),
+        commands=cast("Any", command_windows(record, index)),
         after=at(index + STRIDE),
-        usable=good,
+        usable=cast("Any", good),
     )
 
 
 def join(parts: Sequence[Transitions]) -> Transitions:
     """Rows of several recordings, one after another."""
+
+    def states(given: Sequence[ModelState]) -> ModelState:
+        return ModelState(*(np.concatenate(leaves) for leaves in zip(*given, strict=True)))
+
+    def arrays(given: Sequence[Any]) -> Any:
+        return np.concatenate(given)
+
     return Transitions(
-        *(
-            ModelState(*(np.concatenate(leaves) for leaves in zip(*field, strict=True)))
-            if isinstance(field[0], ModelState)
-            else np.concatenate(field)
-            for field in zip(*parts, strict=True)
-        )
+        before=states([part.before for part in parts]),
+        before_commands=arrays([part.before_commands for part in parts]),
+        now=states([part.now for part in parts]),
+        commands=arrays([part.commands for part in parts]),
+        after=states([part.after for part in parts]),
+        usable=arrays([part.usable for part in parts]),
     )
 
 
@@ -103,14 +111,20 @@ def filled(rows: Transitions, quantum: int = 4096) -> Transitions:
     count = len(rows.usable)
     index = np.minimum(np.arange(-(-count // quantum) * quantum), count - 1)
     there = np.arange(len(index)) < count
+
+    def state(given: ModelState) -> ModelState:
+        return ModelState(*(leaf[index] for leaf in given))
+
+    def array(given: Any) -> Any:
+        return np.asarray(given)[index]
+
     return Transitions(
-        *(
-            ModelState(*(leaf[index] for leaf in field))
-            if isinstance(field, ModelState)
-            else np.asarray(field)[index]
-            for field in rows[:-1]
-        ),
-        usable=np.asarray(rows.usable)[index] * there,
+        before=state(rows.before),
+        before_commands=array(rows.before_commands),
+        now=state(rows.now),
+        commands=array(rows.commands),
+        after=state(rows.after),
+        usable=array(rows.usable) * there,
     )
 
 

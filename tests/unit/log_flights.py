@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from pathlib import Path
-from typing import NamedTuple
+from typing import Any, NamedTuple
 
 import numpy as np
 
@@ -68,8 +68,9 @@ def fly(
         velocity[i] = velocity[i - 1] + FINE * acceleration
         position[i] = position[i - 1] + FINE * 0.5 * (velocity[i] + velocity[i - 1])
     pick = np.arange(0, count, 10)
+    quaternion = np.asarray(so3.matrix_to_quaternion(rotation[pick]))
     return Made(
-        fine[pick], position[pick], velocity[pick], so3.matrix_to_quaternion(rotation[pick]),
+        fine[pick], position[pick], velocity[pick], quaternion,
         rates[pick], thrust_command[pick], rate_command[pick],
     )  # fmt: skip
 
@@ -93,8 +94,10 @@ def raw_log(made: Made, *, commanded=True, **changes) -> RawLog:
 
 
 def save_npz(path: Path, made: Made, **changes) -> Path:
-    arrays = {"t": made.time, "p": made.position, "v": made.velocity, "q_wxyz": made.quaternion,
-              "w": made.rates, "c_cmd": made.thrust, "w_cmd": made.rate_command}  # fmt: skip
+    arrays: dict[str, Any] = {
+        "t": made.time, "p": made.position, "v": made.velocity, "q_wxyz": made.quaternion,
+        "w": made.rates, "c_cmd": made.thrust, "w_cmd": made.rate_command,
+    }  # fmt: skip
     arrays |= changes
     np.savez(path, **{k: v for k, v in arrays.items() if v is not None})
     return path

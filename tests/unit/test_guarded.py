@@ -45,7 +45,7 @@ def references(count):
 def sensed(error):
     position = np.array([error, 0.0, 0.0], np.float32)
     state = State(position, np.zeros(3, np.float32), np.eye(3, dtype=np.float32), np.zeros(3))
-    return Sensed(state, np.float32(0.0), np.float32(0.0))
+    return Sensed(state, np.zeros((), np.float32), np.zeros((), np.float32))
 
 
 def fly(controller, errors):

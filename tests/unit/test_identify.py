@@ -20,7 +20,7 @@ def flight_of(made, noise=0.0, seed=0):
     return identify.Flight(
         time=made.time,
         velocity=made.velocity + noise * rng.normal(size=made.velocity.shape),
-        rotation=shaken,
+        rotation=np.asarray(shaken),
         usable=np.ones(len(made.time), bool),
         thrust_time=made.time,
         thrust=made.thrust,
@@ -37,6 +37,7 @@ def estimate(noise=0.0, seed=0, **truth):
 
 def test_exact_data_gives_the_truth():
     found = estimate(drag=1.5 * DRAG, mass_scale=1.2, delay=0.025)
+    assert found.delay_s is not None
     assert found.delay_s.value == pytest.approx(0.025, abs=0.0015)
     assert found.mass_offset_kg.value == pytest.approx(0.04, rel=0.01)
     assert found.drag_scale.value == pytest.approx(1.5, rel=0.02)
@@ -59,6 +60,7 @@ def test_intervals_cover_the_truth_under_noise():
         # The integration's clock is 1 ms.
         delay = round(delay, 3)
         found = estimate(0.02, seed + 20, drag=scale * DRAG, mass_scale=mass, delay=delay)
+        assert found.delay_s is not None
         pairs = ((found.delay_s, delay), (found.drag_scale, scale), (found.mass_scale, mass))
         covered += [e.low <= true <= e.high for e, true in pairs]
         # An interval that covers everything would be no answer.

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import jax
+import jax.numpy as jnp
 import numpy as np
 import pytest
 from log_flights import fly, raw_log
@@ -58,7 +59,8 @@ def test_library_against_plain_arithmetic():
     rotation = so3.exp(rng.normal(size=3))
     velocity, commands = rng.normal(size=3), rng.normal(size=(COMMANDS, 4))
     state = ModelState(np.zeros(3), velocity, rotation)
-    found = np.asarray(body.library(jax.tree.map(np.float32, state), commands[0], commands))
+    given = jnp.asarray(commands)
+    found = np.asarray(body.library(jax.tree.map(np.float32, state), given[0], given))
     in_body = rotation.T @ velocity / 5.0
     named = dict(zip(NAMES, found, strict=True))
     assert len(found) == len(NAMES) == len(set(NAMES))
@@ -91,7 +93,7 @@ def test_noise_does_not_look_like_damping():
             position=np.zeros_like(RECORD.state.position),
             rotation=np.tile(np.eye(3, dtype=np.float32), (len(RECORD.usable), 1, 1)),
         ),
-        command=np.tile(np.float32([9.81, 0, 0, 0]), (len(RECORD.usable), 1)),
+        command=np.tile(np.array([9.81, 0, 0, 0], np.float32), (len(RECORD.usable), 1)),
     )
     noise = 0.05 * np.random.default_rng(0).normal(size=still.state.velocity.shape)
     shaken = still._replace(state=still.state._replace(velocity=np.float32(noise)))

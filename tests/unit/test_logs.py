@@ -24,6 +24,7 @@ def test_a_uniform_log_stays_as_it_is(tmp_path):
     (raw,) = read_logs(save_npz(tmp_path / "a.npz", MADE))
     log = uniform(raw)
     assert log.usable.all() and log.commanded and len(log.time) == len(MADE.time)
+    assert log.position is not None and log.rotation is not None
     np.testing.assert_allclose(log.position, MADE.position, atol=1e-9)
     expected = so3.quaternion_to_matrix(MADE.quaternion)
     np.testing.assert_allclose(log.rotation, expected, atol=1e-9)
@@ -39,6 +40,7 @@ def test_a_faster_unsteady_clock_gives_the_same_states():
     wave = np.stack([np.sin(3.0 * time), np.cos(2.0 * time), 0.3 * time], axis=1)
     made = fly(5.0)
     log = uniform(raw_log(made, position=Signal(time, wave, "p")))
+    assert log.position is not None
     clock = log.start + log.time
     expected = np.stack([np.sin(3.0 * clock), np.cos(2.0 * clock), 0.3 * clock], axis=1)
     np.testing.assert_allclose(log.position, expected, atol=2e-6)
@@ -240,6 +242,8 @@ def test_tables_with_other_axes_orders_and_units(tmp_path, kind):
         parquet.write_table(pyarrow.table(table), path)
     (raw,) = read_logs(path, tmp_path / "map.toml")
     log = uniform(raw)
+    assert log.position is not None and log.velocity is not None
+    assert log.rates is not None and log.rotation is not None
     np.testing.assert_allclose(log.position, MADE.position, atol=1e-6)
     np.testing.assert_allclose(log.velocity, MADE.velocity, atol=1e-6)
     np.testing.assert_allclose(log.rates, MADE.rates, atol=1e-6)

@@ -8,7 +8,7 @@ STAMPS := $(VENV)/.stamps
 DEMO := runs/demo-$(shell date +%Y%m%d-%H%M%S)
 
 .DEFAULT_GOAL := help
-.PHONY: help demo test lint docs format clean test-hil soak
+.PHONY: help demo test lint docs format clean test-hil test-hil-quick soak
 
 help:
 	@echo "make demo    install, adapt a policy on the figure-8 in 5 m/s wind, make a video of it (5 minutes)"
@@ -46,6 +46,11 @@ test: $(STAMPS)/dev
 # Real time and real processes: one after the other, and nothing else beside it.
 test-hil: $(STAMPS)/dev
 	$(BIN)/python -m pytest -p no:xdist tests/hil
+
+# What of it needs neither real time nor a flight: wire, messages, profiles, the state machine.
+test-hil-quick: $(STAMPS)/dev
+	$(BIN)/python -m pytest -p no:xdist $(addprefix tests/hil/test_, messages.py profile.py \
+		safety.py faults.py clocks.py wire.py)
 
 # Every fault 20 times at random moments on a simulated clock, and 3 times in real time.
 soak: $(STAMPS)/dev

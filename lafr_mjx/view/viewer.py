@@ -64,7 +64,8 @@ def watch(
                     _follow(window.cam, moments[0].position, elapsed)
             window.set_texts([_figures(player, moments), _keys(REPLAY_KEYS)])
             window.sync()
-    print(f"Shown: {player.flights[0].title}, {player.time:.1f} s", flush=True)
+        # Before the window closes: on some screens that takes long, or never ends well.
+        print(f"Shown: {player.flights[0].title}, {player.time:.1f} s", flush=True)
 
 
 def watch_live(flight: LiveFlight, *, follow: bool = False, seconds: float | None = None) -> None:
@@ -95,7 +96,7 @@ def watch_live(flight: LiveFlight, *, follow: bool = False, seconds: float | Non
                     _follow(window.cam, moment.position, elapsed)
             window.set_texts([_live_figures(flight, moment), _keys(LIVE_KEYS)])
             window.sync()
-    print(f"Flown: {flight.time:.1f} s, speed {flight.moment().speed:.1f} m/s", flush=True)
+        print(f"Flown: {flight.time:.1f} s, speed {flight.moment().speed:.1f} m/s", flush=True)
 
 
 def _window(scene: Scene, on_key: Callable[[int], None]) -> Any:

@@ -6,8 +6,11 @@ screen count.
 
 from __future__ import annotations
 
+import contextlib
+import re
 import subprocess
 import sys
+import time
 
 import numpy as np
 import pytest
@@ -62,12 +65,24 @@ viewer.watch_live(live.LiveFlight(setup), follow=True, seconds=200)
 """
 
 
-def run_under_xvfb(code, *arguments):
-    with virtual_screen() as environment:
-        return subprocess.run(
-            [sys.executable, "-c", _GRAB + code, *map(str, arguments)],
-            capture_output=True, text=True, check=False, timeout=300, env=environment,
-        )  # fmt: skip
+def run_under_xvfb(code, tmp_path, *arguments):
+    """What the process printed; closing a window may hang under xvfb, and is not waited for."""
+    printed, errors = tmp_path / "printed.txt", tmp_path / "errors.txt"
+    command = [sys.executable, "-c", _GRAB + code, str(tmp_path), *map(str, arguments)]
+    with virtual_screen() as environment, printed.open("w") as out, errors.open("w") as err:
+        process = subprocess.Popen(command, stdout=out, stderr=err, env=environment)
+        try:
+            give_up = time.monotonic() + 300.0
+            while process.poll() is None and time.monotonic() < give_up:
+                if re.search("^(Shown|Flown): ", printed.read_text(), re.MULTILINE):
+                    break
+                time.sleep(0.2)
+            with contextlib.suppress(subprocess.TimeoutExpired):
+                process.wait(timeout=5.0)
+        finally:
+            process.kill()
+            process.wait()
+    return printed.read_text(), errors.read_text()
 
 
 def assert_something_moved(folder):
@@ -79,15 +94,15 @@ def assert_something_moved(folder):
 def test_a_replay_of_two_runs(tmp_path):
     run = write_run(tmp_path / "run", [flown(0.4), flown(0.3)])
     other = write_run(tmp_path / "other", [flown(1.0)], method="baseline")
-    done = run_under_xvfb(_REPLAY, tmp_path, run, other)
-    assert "Shown: iteration 0" in done.stdout, done.stderr
+    printed, errors = run_under_xvfb(_REPLAY, tmp_path, run, other)
+    assert "Shown: iteration 0" in printed, errors
     assert_something_moved(tmp_path)
 
 
 def test_a_live_flight(tmp_path):
-    done = run_under_xvfb(_LIVE, tmp_path)
-    assert "Flown: " in done.stdout, done.stderr
-    assert float(done.stdout.split("Flown: ")[1].split()[0]) > 0.0
+    printed, errors = run_under_xvfb(_LIVE, tmp_path)
+    assert "Flown: " in printed, errors
+    assert float(printed.split("Flown: ")[1].split()[0]) > 0.0
     assert_something_moved(tmp_path)
 
 

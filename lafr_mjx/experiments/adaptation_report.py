@@ -79,6 +79,7 @@ class AdaptationReport:
             TimeElapsedColumn(),
             console=self.console,
             transient=True,
+            disable=not self.console.is_terminal,  # a file would fill with empty lines
         )
         self._status.add_task("", total=len(_STAGES))
         self._status.start()

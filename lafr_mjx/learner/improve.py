@@ -239,7 +239,6 @@ def accelerate_unverified(
     ramp_s: Any,
     settings: LearnerSettings,
     memory: AtsState,
-    fastest: Any,
     *,
     rule: str,
 ) -> tuple[LearnerState, Progress]:
@@ -353,7 +352,7 @@ def improve(
     stage("accelerate")
     if rule != "verified":
         return accelerate_unverified(
-            state, calibrated, policy, rollout, path, ramp_s, settings, memory, fastest, rule=rule
+            state, calibrated, policy, rollout, path, ramp_s, settings, memory, rule=rule
         )
     return accelerate(state, calibrated, policy, path, ramp_s, settings, memory, fastest)
 

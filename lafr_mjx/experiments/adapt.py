@@ -13,6 +13,7 @@ from lafr_mjx.errors import InputError, RunError
 from lafr_mjx.output import check_writable, write_json
 
 if TYPE_CHECKING:
+    from lafr_mjx.experiments.adaptation import AdaptationJob
     from lafr_mjx.experiments.run_folder import RunFolder
 
 
@@ -25,6 +26,8 @@ class Adapt:
     lafr-mjx adapt shuttle --iterations 15 --seed 3 --out runs/shuttle-3
 
     lafr-mjx adapt --resume runs/shuttle-3
+
+    lafr-mjx adapt --repeat runs/shuttle-3/config.toml --out runs/again
 
     The run folder holds the configuration, a line per iteration, every flight, checkpoints,
     the policy for the drone, and plots.
@@ -54,6 +57,8 @@ class Adapt:
     """Run folder; by default runs/TASK-SCENARIO-METHOD-SEED. Never overwritten."""
     resume: Path | None = None
     """Go on with an interrupted run; all other settings come from its folder."""
+    repeat: Path | None = None
+    """Fly the run of this config.toml again, in another folder; its settings are taken."""
     json: Path | None = None
     """Write the summary there, too."""
 
@@ -69,12 +74,17 @@ class Adapt:
         if not 0 <= self.seed < 2**31:
             raise InputError(f"--seed {self.seed}: must be from 0 to {2**31 - 1}")
         from lafr_mjx.experiments.adaptation import AdaptationJob
-        from lafr_mjx.experiments.run_folder import RunFolder
+        from lafr_mjx.experiments.run_folder import RunFolder, read_config
 
         if self.resume is not None:
-            self._refuse_contradictions()
+            self._refuse_contradictions("resume", ("resume", "json"))
             with RunFolder.open(self.resume, resume=True) as folder:
                 self._work(folder, AdaptationJob.from_config(folder.config))
+            return
+        if self.repeat is not None:
+            self._refuse_contradictions("repeat", ("repeat", "out", "json"))
+            file = self.repeat / "config.toml" if self.repeat.is_dir() else self.repeat
+            self._begin(AdaptationJob.from_config(read_config(file)[0]))
             return
         job = AdaptationJob.build(
             task=self.task,
@@ -87,17 +97,25 @@ class Adapt:
             ats=self.ats,
             plant=self.plant,
         )
-        name = f"{job.task.name}-{job.scenario.name}-{self.method}-{self.seed}"
-        name += "" if self.ats == "verified" else f"-{self.ats}"
+        self._begin(job)
+
+    def _begin(self, job: AdaptationJob) -> None:
+        """Fly a new run in a folder of its own."""
+        from lafr_mjx.experiments.run_folder import RunFolder
+
+        given = job.given
+        name = f"{job.task.name}-{job.scenario.name}-{given['method']}-{given['seed']}"
+        name += "" if given["ats"] == "verified" else f"-{given['ats']}"
         with RunFolder.create(self.out or Path("runs") / name, job.config()) as folder:
             self._work(folder, job)
 
-    def _refuse_contradictions(self) -> None:
+    def _refuse_contradictions(self, source: str, together: tuple[str, ...]) -> None:
+        """All settings come from a file; none may be given beside it."""
         for field in fields(self):
-            if field.name not in ("resume", "json") and getattr(self, field.name) != field.default:
+            if field.name not in together and getattr(self, field.name) != field.default:
                 name = field.name if field.name == "task" else f"--{field.name}"
                 raise InputError(
-                    f"--resume {self.resume}: takes everything from the run folder; drop {name}"
+                    f"--{source} {getattr(self, source)}: takes everything from there; drop {name}"
                 )
 
     def _work(self, folder: RunFolder, job: Any) -> None:

@@ -5,7 +5,7 @@ from __future__ import annotations
 import hashlib
 import json
 import time
-from dataclasses import dataclass
+from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Protocol
 
@@ -16,6 +16,7 @@ from lafr_mjx.control.geometric import geometric_controller
 from lafr_mjx.control.policy import Policy
 from lafr_mjx.control.policy_file import save_policy
 from lafr_mjx.errors import InputError
+from lafr_mjx.experiments import carried_files
 from lafr_mjx.experiments.adapt import record_of
 from lafr_mjx.learner import adapt, methods, pretrain
 from lafr_mjx.metrics import flight_metrics
@@ -58,6 +59,7 @@ class AdaptationJob:
     task: Task
     scenario: Scenario
     vehicle: Vehicle
+    files: dict[str, Any] = field(default_factory=dict)  # the user's own, with their contents
 
     @staticmethod
     def build(**given: Any) -> AdaptationJob:
@@ -66,15 +68,15 @@ class AdaptationJob:
         task = load_task(given["task"], vehicle.limits)
         given = given | {"scenario": given["scenario"] or task.scenario}
         # Files of the user's are remembered by their full path: a run may go on from anywhere.
-        given |= {key: _full_path(given[key]) for key in ("task", "scenario", "vehicle")}
+        given |= {role: _full_path(given[role]) for role in carried_files.ROLES}
         scenario = load_scenario(given["scenario"]).drawn(given["seed"], given["plant"])
         methods.settings_of(given["method"])
-        return AdaptationJob(given, task, scenario, vehicle)
+        return AdaptationJob(given, task, scenario, vehicle, carried_files.carried(given))
 
     @staticmethod
     def from_config(config: dict[str, Any]) -> AdaptationJob:
         """The run that a folder's configuration describes."""
-        given = config.get("run", {})
+        given = carried_files.located(config)
         missing = [key for key in _KEYS if key not in given]
         if missing:
             raise InputError(f"config.toml: 'run.{missing[0]}' is missing; the run cannot go on")
@@ -85,7 +87,9 @@ class AdaptationJob:
                     f"the {what} '{given[what]}' is not what it was when the run began; a run "
                     f"cannot go on under other conditions"
                 )
-        return job
+        # As it was asked for: where carried files are laid out is nobody's business.
+        asked = {key: config["run"][key] for key in _KEYS}
+        return replace(job, given=asked, files=config.get("files", {}))
 
     def digests(self) -> dict[str, str]:
         """Fingerprints of what the files said, to notice that one was edited."""
@@ -102,6 +106,7 @@ class AdaptationJob:
         """What is needed to repeat the run, and what it stood for when it was made."""
         return {
             "run": dict(self.given),
+            **({"files": self.files} if self.files else {}),
             "digests": self.digests(),
             "task": {
                 "name": self.task.name,
@@ -171,7 +176,7 @@ class AdaptationJob:
 
 
 def _full_path(name_or_path: str) -> str:
-    if name_or_path.endswith(".toml") or "/" in name_or_path:
+    if carried_files.is_path(name_or_path):
         return str(Path(name_or_path).expanduser().resolve())
     return name_or_path
 

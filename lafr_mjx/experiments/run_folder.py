@@ -103,7 +103,7 @@ class RunFolder:
         if not (path / _CONFIG).is_file():
             raise InputError(f"{path}: is not the folder of a run: it has no {_CONFIG}")
         _refuse_links_out(path)
-        config, written_by = _read_config(path / _CONFIG)
+        config, written_by = read_config(path / _CONFIG)
         if not resume:
             return cls(path, config, written_by, None)
         try:
@@ -214,7 +214,8 @@ class RunFolder:
             raise RunError(f"{path}: cannot be written: {error.strerror or error}") from error
 
 
-def _read_config(path: Path) -> tuple[dict[str, Any], str]:
+def read_config(path: Path) -> tuple[dict[str, Any], str]:
+    """The configuration in a `config.toml`, and the version that wrote it."""
     data = toml_table.read_toml(path).data
     version, written_by = data.pop(_HEAD[0], None), data.pop(_HEAD[1], "an unknown version")
     if not isinstance(version, int) or isinstance(version, bool):

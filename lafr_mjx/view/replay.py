@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from lafr_mjx.errors import InputError
-from lafr_mjx.experiments import rollout_file
+from lafr_mjx.experiments import carried_files, rollout_file
 from lafr_mjx.experiments.run_folder import RunFolder
 from lafr_mjx.plant.scenario import Scenario, load_scenario
 from lafr_mjx.plant.vehicle import Vehicle, load_vehicle
@@ -99,6 +99,7 @@ def _load_run(source: Path, task_name: str | None, vehicle_name: str | None) -> 
     given = folder.config.get("run")
     if not isinstance(given, dict):
         raise InputError(f"{source / 'config.toml'}: has no table [run]; it is of no adaptation")
+    given = carried_files.located(folder.config)
     numbers = folder.rollout_numbers()
     if not numbers:
         raise InputError(

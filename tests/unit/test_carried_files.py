@@ -1,0 +1,97 @@
+"""A run can be repeated from its configuration alone, the user's own files included."""
+
+from __future__ import annotations
+
+import shutil
+import tomllib
+
+import pytest
+
+from lafr_mjx.errors import InputError
+from lafr_mjx.experiments import carried_files
+from lafr_mjx.experiments.adaptation import AdaptationJob
+from lafr_mjx.experiments.toml_text import toml_text
+from lafr_mjx.resources import data_folder
+
+RUN = {
+    "task": "figure8", "scenario": "wind5", "vehicle": "lafr192", "method": "ours", "seed": 100,
+    "iterations": 3, "engine": "freebody", "ats": "verified", "plant": 0,
+}  # fmt: skip
+
+
+@pytest.fixture(autouse=True)
+def own_cache(tmp_path, monkeypatch):
+    monkeypatch.setenv("LAFR_MJX_CACHE", str(tmp_path / "cache"))
+
+
+@pytest.fixture
+def own_files(tmp_path):
+    """A task, a scenario on top of another one, and a vehicle with its MJCF."""
+    folder = tmp_path / "mine"
+    (folder / "parts").mkdir(parents=True)
+    shutil.copy(data_folder("tasks") / "figure8.toml", folder / "eight.toml")
+    (folder / "parts" / "windy.toml").write_text("wind_mps = [1.0, 2.0, 0.0]\n")
+    (folder / "late.toml").write_text('base = "parts/windy.toml"\ncommand_delay_ms = 30.0\n')
+    for name in ("lafr192.toml", "quad.xml"):
+        shutil.copy(data_folder("assets") / name, folder / name)
+    names = {"task": "eight.toml", "scenario": "late.toml", "vehicle": "lafr192.toml"}
+    return folder, RUN | {role: str(folder / name) for role, name in names.items()}
+
+
+def as_read(job: AdaptationJob) -> dict:
+    return tomllib.loads(toml_text(job.config()))
+
+
+def test_shipped_files_are_not_carried():
+    assert "files" not in AdaptationJob.build(**RUN).config()
+
+
+def test_a_run_is_rebuilt_after_its_files_are_gone(own_files):
+    folder, run = own_files
+    job = AdaptationJob.build(**run)
+    config = as_read(job)
+    assert set(config["files"]["scenario"]["contents"]) == {"late.toml", "parts/windy.toml"}
+    assert set(config["files"]["vehicle"]["contents"]) == {"lafr192.toml", "quad.xml"}
+    shutil.rmtree(folder)
+    again = AdaptationJob.from_config(config)
+    assert again.digests() == job.digests()
+    assert again.task.name == "eight"
+    assert again.scenario.settings.wind_mps == (1.0, 2.0, 0.0)
+    assert again.vehicle.mjcf_path.is_file()  # the general engine reads it again
+    assert as_read(again) == config
+
+
+def test_an_edited_file_does_not_change_the_run(own_files):
+    folder, run = own_files
+    config = as_read(AdaptationJob.build(**run))
+    (folder / "parts" / "windy.toml").write_text("wind_mps = [9.0, 9.0, 0.0]\n")
+    assert AdaptationJob.from_config(config).scenario.settings.wind_mps == (1.0, 2.0, 0.0)
+
+
+def test_what_is_too_large_is_known_by_its_fingerprint_only(own_files):
+    folder, run = own_files
+    with (folder / "eight.toml").open("a") as file:
+        file.write("# " + "x" * 300_000 + "\n")
+    config = as_read(AdaptationJob.build(**run))
+    assert "task" not in config["files"]
+    assert AdaptationJob.from_config(config).task.name == "eight"
+    (folder / "eight.toml").unlink()
+    with pytest.raises(InputError, match=r"eight\.toml"):
+        AdaptationJob.from_config(config)
+
+
+@pytest.mark.parametrize(
+    "table",
+    [
+        {"main": "../x.toml", "contents": {"../x.toml": "a = 1"}},
+        {"main": "/x.toml", "contents": {"/x.toml": "a = 1"}},
+        {"main": "x.toml", "contents": {"y.toml": "a = 1"}},
+        {"main": "x.toml", "contents": {"x.toml": 3}},
+        {"contents": {}},
+        3,
+    ],
+)
+def test_damaged_tables_are_refused(table, tmp_path):
+    with pytest.raises(InputError, match=r"files\.task"):
+        carried_files.located({"run": dict(RUN), "files": {"task": table}})
+    assert not list(tmp_path.rglob("x.toml"))

@@ -5,11 +5,15 @@ Exit status: 0 success, 1 a run that failed, 2 bad input.
 
 from __future__ import annotations
 
+import contextlib
+import os
 import sys
+from typing import NoReturn
 
 import tyro
 
 import lafr_mjx
+from lafr_mjx import interruption
 from lafr_mjx.errors import InputError, RunError
 from lafr_mjx.experiments.adapt import Adapt
 from lafr_mjx.experiments.bench_plant import BenchPlant
@@ -68,14 +72,30 @@ def main(arguments: list[str] | None = None) -> None:
             description=_DESCRIPTION,
             args=arguments,
         )
-        command.run()
+        with interruption.orderly():
+            command.run()
+        sys.stdout.flush()
     except InputError as error:
         print(f"lafr-mjx: {error}", file=sys.stderr)
         sys.exit(2)
     except RunError as error:
         print(f"lafr-mjx: {error}", file=sys.stderr)
         sys.exit(1)
-    except KeyboardInterrupt:
+    except KeyboardInterrupt as stop:
         print("lafr-mjx: interrupted", file=sys.stderr)
-        sys.exit(130)
+        sys.exit(getattr(stop, "status", 130))
+    except OSError as error:
+        _end_without_output(error)
     sys.exit(0)
+
+
+def _end_without_output(error: OSError) -> NoReturn:
+    """Nothing more can be printed: a full disk behind a redirection, or a closed pipe."""
+    # What is still buffered would fail again when Python ends.
+    with contextlib.suppress(OSError):
+        os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
+    if isinstance(error, BrokenPipeError):
+        sys.exit(1)  # the reader has seen enough, as with `| head`
+    where = f"{error.filename}: " if error.filename else ""
+    print(f"lafr-mjx: {where}{error.strerror or error}", file=sys.stderr)
+    sys.exit(1)

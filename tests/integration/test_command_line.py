@@ -1,8 +1,12 @@
 """The command line as a user meets it: exit status, messages, JSON."""
 
 import json
+import os
+import signal
 import subprocess
 import sys
+import time
+from pathlib import Path
 
 import pytest
 
@@ -64,6 +68,37 @@ def test_list_names_everything_that_ships(tmp_path):
     assert {"nominal", "wind5", "still", "randomised"} <= set(names["scenarios"])
     assert {"lafr192", "kingfisher", "crazyflie"} <= set(names["vehicles"])
     assert all(name in done.stdout for kind in names.values() for name in kind)
+
+
+@pytest.mark.skipif(not Path("/dev/full").exists(), reason="needs /dev/full")
+def test_a_full_disk_behind_the_output_is_one_clear_line():
+    with open("/dev/full", "w") as full:
+        done = subprocess.run(
+            [sys.executable, "-m", "lafr_mjx", "list"],
+            stdout=full, stderr=subprocess.PIPE, text=True, check=False, timeout=300,
+        )  # fmt: skip
+    assert done.returncode == 1
+    assert done.stderr == f"lafr-mjx: {os.strerror(28)}\n"
+
+
+@pytest.mark.parametrize("number", [signal.SIGTERM, signal.SIGINT])
+def test_a_run_that_is_told_to_end_says_how_to_go_on(tmp_path, number):
+    words = ["adapt", "figure8", "--engine", "freebody", "--seed", "100", "--out", "run"]
+    running = subprocess.Popen(
+        [sys.executable, "-m", "lafr_mjx", *words], cwd=tmp_path, text=True,
+        stdout=subprocess.PIPE, stderr=subprocess.PIPE, env=os.environ | {"PYTHONUNBUFFERED": "1"},
+    )  # fmt: skip
+    deadline = time.monotonic() + 120
+    while not (tmp_path / "run" / "config.toml").exists():
+        assert time.monotonic() < deadline
+        time.sleep(0.1)
+    time.sleep(1.0)
+    running.send_signal(number)
+    told, errors = running.communicate(timeout=300)
+    assert running.returncode == 128 + number
+    assert "lafr-mjx adapt --resume run" in told
+    assert errors.splitlines()[-1] == "lafr-mjx: interrupted"
+    assert "Traceback" not in errors
 
 
 def test_fly_writes_the_figures_it_prints(tmp_path):

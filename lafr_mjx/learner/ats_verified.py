@@ -44,6 +44,7 @@ class AtsSettings(NamedTuple):
     settle_below: Any = 0.25  # m, flown error below which a slower choice is refused
     peak_acceleration: Any = 1.7  # m/s², of the path at α = 1
     acceleration_step: Any = 4.0  # m/s², by how much a flight's peak may pass the one before
+    reserve: Any = 0.04  # share of α that must be left to where the model itself loses the path
 
 
 class AtsState(NamedTuple):
@@ -113,20 +114,56 @@ def doubt(state: AtsState) -> jax.Array:
 
 
 def candidates(state: AtsState, fastest: jax.Array, settings: AtsSettings) -> jax.Array:
-    """[CANDIDATES] from the fastest to one that is surely slower, denser at the fast end."""
+    """[CANDIDATES] from the fastest to one that is surely slower, denser at the fast end.
+
+    The first is faster than the fastest and never taken: it shows whether the end is near.
+    """
     slowest = jnp.maximum(1.25 * fastest, 1.02 * state.time_scale)
     slowest = jnp.maximum(jnp.minimum(slowest, settings.slowest), fastest)
-    share = (jnp.arange(CANDIDATES) / (CANDIDATES - 1)) ** 1.4
-    return fastest * (slowest / fastest) ** share
+    share = (jnp.arange(CANDIDATES - 1) / (CANDIDATES - 2)) ** 1.4
+    beyond = (1.0 - settings.reserve) * fastest
+    return jnp.concatenate([beyond[None], fastest * (slowest / fastest) ** share])
+
+
+def fallback(state: AtsState, flown_error: jax.Array, settings: AtsSettings) -> jax.Array:
+    """Where to go when the model vouches for nothing."""
+    step = jnp.where(_calm(state, flown_error, settings), 1.0 + settings.reserve, 1.15)
+    return jnp.minimum(step * state.time_scale, settings.slowest)
+
+
+def here(state: AtsState, flown_error: jax.Array, settings: AtsSettings) -> jax.Array:
+    """[3] where both policies are compared: the present α, the fallback, and a bit faster."""
+    nearby = (1.0 - 0.5 * settings.reserve) * state.time_scale
+    return jnp.stack([state.time_scale, fallback(state, flown_error, settings), nearby])
+
+
+def _calm(state: AtsState, flown_error: jax.Array, settings: AtsSettings) -> jax.Array:
+    """Whether the flight itself speaks for its speed.
+
+    Not the first one, and not after a surprise: then the world has changed, and this speed is
+    unproven.
+    """
+    first = jnp.isnan(state.predicted)
+    return (flown_error < settings.settle_below) & ~first & (state.inflation < _SURPRISED)
 
 
 def acceptable(prediction: Prediction, state: AtsState, settings: AtsSettings) -> jax.Array:
-    """Which time scales [A] the model vouches for; each with its slower neighbour."""
+    """Which time scales [A] the model vouches for; each with its slower neighbour.
+
+    Error stays small and then grows without bound within a few percent of α, where thrust or
+    rates end. The model does not know that place better than that, so none of the time scales
+    within the reserve may lie beyond it.
+    """
     rho = state.inflation
     nominal = rho * (prediction.nominal_error + prediction.disagreement) < settings.nominal_limit
     stressed = rho * prediction.stressed_error < settings.error_threshold
     calm = prediction.saturation < settings.saturation_limit
-    good = nominal & stressed & calm
+    sane = rho * prediction.nominal_error < settings.error_threshold
+    scale = prediction.time_scale
+    within = scale[None] >= (0.999 - settings.reserve) * scale[:, None]
+    within = within & (scale[None] <= scale[:, None])
+    clear = jnp.all(sane[None] | ~within, axis=1)
+    good = nominal & stressed & calm & clear & (jnp.arange(scale.shape[0]) > 0)
     return good & jnp.concatenate([good[1:], good[-1:]])
 
 
@@ -150,7 +187,7 @@ def choose(
     """Take the fastest acceptable time scale, or stay, or slow down.
 
     `new` predicts the new policy at the candidates; `new_here` and `old_here` predict the new
-    and the present policy at the present time scale and at a slower one.
+    and the present policy at the three time scales of `here`.
     """
     good = acceptable(new, state, settings)
     any_good = jnp.any(good)
@@ -159,20 +196,21 @@ def choose(
     first = jnp.isnan(state.predicted)
     violated = (flown_error > settings.error_threshold) & ~first
 
+    better = (new_here.nominal_error < old_here.nominal_error) & (
+        new_here.stressed_error < old_here.stressed_error
+    )
     # Settle: what just flew well is not slowed down because the model doubts it; the flight
-    # is the better witness.
-    # Not after a surprise, though: then the world has changed, and this speed is unproven.
-    calm = (flown_error < settings.settle_below) & ~first & (state.inflation < _SURPRISED)
+    # is the better witness. But not at the very edge.
+    nearby = jnp.where(better[0], new_here.nominal_error[2], old_here.nominal_error[2])
+    clear = state.inflation * nearby < settings.error_threshold
+    calm = _calm(state, flown_error, settings) & clear
     stay = calm & (~any_good | (chosen > state.time_scale))
     dead_band = any_good & (jnp.abs(chosen / state.time_scale - 1.0) < 0.008)
     chosen = jnp.where(dead_band & ~violated, state.time_scale, chosen)
 
-    slower = jnp.minimum(1.15 * state.time_scale, settings.slowest)
+    slower = new_here.time_scale[1]
     time_scale = jnp.where(stay, state.time_scale, jnp.where(any_good, chosen, slower))
     # When nothing passes, the new policy is still taken if it is the better of the two.
-    better = (new_here.nominal_error < old_here.nominal_error) & (
-        new_here.stressed_error < old_here.stressed_error
-    )
     use_new = jnp.where(stay, better[0], any_good | better[1])
     at_rest = jnp.where(stay, 0, 1)
 
@@ -183,8 +221,8 @@ def choose(
 
     predicted = foretold(new.nominal_error, new_here.nominal_error, old_here.nominal_error)
     expected = foretold(new.flight_error, new_here.flight_error, old_here.flight_error)
-    fastest_passes = good[0]
-    saturated = new.saturation[0] >= settings.saturation_limit
+    fastest_passes = good[1]
+    saturated = new.saturation[1] >= settings.saturation_limit
     bound = jnp.where(
         fastest_passes,
         jnp.where(proposed <= settings.fastest * 1.001, SPEED, TRUST_REGION),

@@ -21,11 +21,11 @@ class CostWeights(NamedTuple):
     position: Any = 30.0  # 1/m²
     velocity: Any = 0.3  # s²/m²
     yaw: Any = 1.0
-    rates: Any = 0.01  # s²/rad², of what is commanded beyond the reference's
+    rates: Any = 0.1  # s²/rad², against the reference's, so that it uses the limits as that does
     change: Any = 0.2  # of the scaled command from tick to tick
 
 
-BASE_WEIGHTS = CostWeights(position=3.0, change=1.0)
+BASE_WEIGHTS = CostWeights(position=3.0, rates=0.01, change=1.0)
 """For the timid base policy."""
 
 

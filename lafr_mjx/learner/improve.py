@@ -218,7 +218,7 @@ def accelerate(
         key=_key(state, 2),
     )  # fmt: skip
     new = both(policy, time_scale=scales)
-    present = jnp.stack([state.ats.time_scale, 1.15 * state.ats.time_scale])
+    present = ats.here(memory, calibrated.flown_error, settings.ats)
     new_here = both(policy, time_scale=present)
     old_here = both(state.policy, time_scale=present)
     choice = ats.choose(

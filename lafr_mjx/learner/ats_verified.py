@@ -232,7 +232,7 @@ def choose(
     bound = jnp.where(violated, BARRIER, bound)
     # The region shrinks where verification, not the region itself, holds us back.
     held = ~fastest_passes & ~first
-    trust = jnp.where(held, jnp.maximum(0.6 * state.trust, MIN_TRUST), state.trust)
+    trust = jnp.where(held, jnp.maximum(0.5 * state.trust, MIN_TRUST), state.trust)
     new_state = AtsState(
         time_scale=time_scale,
         predicted=predicted,

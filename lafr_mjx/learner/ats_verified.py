@@ -84,8 +84,10 @@ def propose(
     worse = jnp.maximum(1.0, ratio)
     inflation = jnp.where(worse > state.inflation, worse, 0.6 * state.inflation + 0.4 * worse)
     violated = (flown_error > settings.error_threshold) & ~first
-    grow = jnp.where(state.reached & (state.trust > _SETTLING), 1.15, 1.0)
-    trust = state.trust * jnp.where(ratio < 1.5, grow, 0.8)
+    # A small region grows again only far from the limit, as after a change that was overcome.
+    far = flown_error < 0.5 * settings.nominal_limit
+    grow = jnp.where(state.trust > _SETTLING, 1.15, jnp.where(far, 1.5, 1.0))
+    trust = state.trust * jnp.where(ratio < 1.5, jnp.where(state.reached, grow, 1.0), 0.8)
     # After a violation small steps, but not so small that there is no way back.
     trust = jnp.where(violated, jnp.maximum(0.5 * trust, 1.2 * _SETTLING), trust)
     trust = jnp.clip(trust, MIN_TRUST, MAX_TRUST)

@@ -21,11 +21,15 @@ class CostWeights(NamedTuple):
     position: Any = 30.0  # 1/m²
     velocity: Any = 0.3  # s²/m²
     yaw: Any = 1.0
-    rates: Any = 0.1  # s²/rad², against the reference's, so that it uses the limits as that does
+    rates: Any = 0.01  # s²/rad², of what is commanded beyond the reference's
+    hard_turn: Any = 0.1  # s²/rad², the same where the reference itself is near its limit
     change: Any = 0.2  # of the scaled command from tick to tick
 
 
-BASE_WEIGHTS = CostWeights(position=3.0, rates=0.01, change=1.0)
+_HARD_TURN = (5.5, 0.5)
+"""Rates of the reference [rad/s] from which a turn is hard, and within how much more to the full."""
+
+BASE_WEIGHTS = CostWeights(position=3.0, change=1.0, hard_turn=0.0)
 """For the timid base policy."""
 
 
@@ -42,12 +46,16 @@ def step_cost(
     # Sine of the yaw error: the reference's left axis seen along our forward axis.
     yaw = jnp.sum(reference.rotation[..., :, 1] * state.rotation[..., :, 0], axis=-1)
     change = jnp.sum(((command - previous) / COMMAND_SCALE) ** 2, axis=-1)
-    rates = jnp.sum((command[..., 1:] - reference.rates) ** 2, axis=-1)
+    # Where the reference turns as hard as is allowed or harder, so shall the vehicle: there a
+    # smooth policy would cut the corner and leave some of its rates unused.
+    hard = jnp.clip((jnp.abs(reference.rates) - _HARD_TURN[0]) / _HARD_TURN[1], 0.0, 1.0)
+    rate_weights = weights.rates + weights.hard_turn * hard
+    rates = jnp.sum(rate_weights * (command[..., 1:] - reference.rates) ** 2, axis=-1)
     return (
         weights.position * _soft(error, 0.5)
         + weights.velocity * _soft(velocity, 3.0)
         + weights.yaw * yaw**2
-        + weights.rates * rates
+        + rates
         + weights.change * change
     )
 

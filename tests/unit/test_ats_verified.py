@@ -175,12 +175,15 @@ def test_a_step_adds_no_more_than_some_acceleration():
 
 
 def test_region_grows_only_after_a_full_step_and_not_while_settling():
-    def trust_after(**state):
-        return float(propose(on_device(remembered(**state)), jnp.float32(0.1), LIMITS)[0].trust)
+    def trust_after(flown=0.11, **state):
+        return float(propose(on_device(remembered(**state)), jnp.float32(flown), LIMITS)[0].trust)
 
     assert trust_after(trust=0.1, reached=True) == pytest.approx(0.115)
     assert trust_after(trust=0.1, reached=False) == pytest.approx(0.1)
     assert trust_after(trust=0.03, reached=True) == pytest.approx(0.03)
+    # Far from the limit a small region is not for settling: there is a way to go.
+    assert trust_after(flown=0.05, trust=0.03, reached=True) == pytest.approx(0.045)
+    assert trust_after(flown=0.05, trust=0.03, reached=False) == pytest.approx(0.03)
 
 
 def test_stress_is_less_where_predictions_held():

@@ -27,7 +27,7 @@ class CostWeights(NamedTuple):
 
 
 _HARD_TURN = (5.5, 0.5)
-"""Rates of the reference [rad/s] from which a turn is hard, and within how much more to the full."""
+"""Rates of the reference [rad/s] from which a turn is hard, and how much more makes it fully so."""
 
 BASE_WEIGHTS = CostWeights(position=3.0, change=1.0, hard_turn=0.0)
 """For the timid base policy."""

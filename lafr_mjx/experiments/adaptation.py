@@ -66,7 +66,7 @@ class AdaptationJob:
         task = load_task(given["task"], vehicle.limits)
         given = given | {"scenario": given["scenario"] or task.scenario}
         # Files of the user's are remembered by their full path: a run may go on from anywhere.
-        given |= {key: _full_path(given[key]) for key in ("task", "scenario", "vehicle")}
+        given |= {key: full_path(given[key]) for key in ("task", "scenario", "vehicle")}
         scenario = load_scenario(given["scenario"]).drawn(given["seed"], given["plant"])
         methods.settings_of(given["method"])
         return AdaptationJob(given, task, scenario, vehicle)
@@ -170,7 +170,8 @@ class AdaptationJob:
             report.after(record)
 
 
-def _full_path(name_or_path: str) -> str:
+def full_path(name_or_path: str) -> str:
+    """A user's file by its full path; a shipped name as it is."""
     if name_or_path.endswith(".toml") or "/" in name_or_path:
         return str(Path(name_or_path).expanduser().resolve())
     return name_or_path

@@ -9,6 +9,7 @@ import pytest
 from lafr_mjx.errors import InputError
 from lafr_mjx.experiments.ablate import Ablate
 from lafr_mjx.experiments.ablation_plan import Asked, Block, Plan
+from lafr_mjx.experiments.ablation_summary import groups_of, table_rows
 from lafr_mjx.experiments.ablation_table import AblationTable, RunResult, read_results
 
 PLAN = Plan.of(Asked((Block("figure8", ("nominal",), ("ours", "lotf")),), seeds=(0,)))
@@ -151,5 +152,9 @@ def test_the_table_says_what_the_results_say(tmp_path, capsys):
     assert (ours["final_lap_s_n"], ours["runs"], ours["no_lap"]) == (2, 3, 1)
     assert (ours["crashed_flights"], ours["crashed_runs"]) == (2, 1)
     assert (lotf["method"], lotf["final_lap_s_sd"]) == ("lotf", None)
-    printed = " ".join(capsys.readouterr().out.split())
-    assert "2.50 ± 0.71" in printed and "lotf" in printed
+    columns, rows, _ = table_rows(groups_of(read_results(tmp_path / "x")))
+    row = dict(zip(columns, rows[0], strict=True))
+    assert row["last lap s"] == "2.50 ± 0.71 (2 of 3)"
+    assert row["crashed flights"] == "2 of 6"
+    printed = capsys.readouterr().out
+    assert "4 adaptations" in printed and "lotf" in printed

@@ -39,7 +39,9 @@ def main(devices, singles):
     task = load_task("figure8", vehicle.limits)
     policy, _ = pretrain.base_policy(task.path, vehicle.limits, task.start_time_scale, SEED, BASE)
     members = [
-        Member(load_scenario(scenario).drawn(SEED, plant), methods.settings_of(method), policy, SEED)
+        Member(
+            load_scenario(scenario).drawn(SEED, plant), methods.settings_of(method), policy, SEED
+        )
         for method, scenario, plant in MEMBERS
     ]
     common = Common(vehicle, task, "freebody", sizes=SIZES)

@@ -98,7 +98,7 @@ def test_an_edited_scenario_is_refused(tmp_path):
 
     opened(tmp_path / "x", plan()).close()
     file.write_text('base = "nominal"\nmass_scale = 1.2\n')
-    with pytest.raises(InputError, match="mine.toml is not what it was"):
+    with pytest.raises(InputError, match=r"mine\.toml is not what it was"):
         opened(tmp_path / "x", plan())
 
 

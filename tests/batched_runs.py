@@ -9,7 +9,6 @@ import json
 import sys
 
 import jax
-import numpy as np
 
 from lafr_mjx.experiments.adapt import record_of
 from lafr_mjx.experiments.batched_adaptation import BatchedAdaptation, Common, Member
@@ -49,16 +48,10 @@ def main(devices, singles):
     together = [batch.step()[0] for _ in range(FLIGHTS)]
     figures = {
         "batch": [list(run) for run in zip(*together, strict=True)],
-        "weights": checksums(batch.learned.policy),
+        "programs": batch.programs,
         "singles": [single(common, member) for member in members] if singles else [],
     }
     print(json.dumps(figures))
-
-
-def checksums(policy):
-    """A few numbers that tell the policies of the batch apart."""
-    return np.stack([np.asarray(x).reshape(len(x), -1)[:, :50].sum(-1)
-                     for x in jax.tree.leaves(policy.layers)], 1).tolist()  # fmt: skip
 
 
 def single(common, member):

@@ -200,7 +200,7 @@ class Ablate:
             f"{len(results)} adaptations; mean ± standard deviation", columns, rows, text_columns
         )
         for group in groups:
-            if len({(run.seed, run.plant) for run in results}) > 1 and _random(group, results):
+            if group.plants > 1:
                 print("\n".join(summary.lines_about_plants(group)))
         figures = {"runs": len(results), "groups": [group.plain() for group in groups]}
         write_json(self.out / "summary.json", figures)
@@ -221,12 +221,6 @@ class _Told:
     def flown(self, flights: int) -> None:
         """So many flights were made."""
         self.bar.update(self.task, advance=flights, description=self.where)
-
-
-def _random(group: Any, results: Any) -> bool:
-    """Whether the group's runs are of different plants."""
-    mine = [r for r in results if (r.task, r.scenario) == (group.task, group.scenario)]
-    return len({run.plant for run in mine}) > 1
 
 
 def _bar(console: Any) -> Progress:

@@ -5,12 +5,14 @@ from __future__ import annotations
 import os
 from typing import TYPE_CHECKING, Any, NamedTuple
 
+from lafr_mjx.errors import RunError
 from lafr_mjx.learner.improve import Sizes
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Sequence
 
     from lafr_mjx.experiments.ablation_plan import Plan, Run
+    from lafr_mjx.experiments.batched_adaptation import BatchedAdaptation
     from lafr_mjx.plant.scenario import Scenario
     from lafr_mjx.tasks import Task
     from lafr_mjx.types import Rollout
@@ -47,12 +49,19 @@ class FlownRun(NamedTuple):
     flights: dict[int, Rollout]
 
 
-def split(runs: Sequence[Run], size: int) -> list[list[Run]]:
-    """Chunks of at most `size` runs that can share a program: one task, one kind of controller."""
+def split(runs: Sequence[Run], size: int) -> list[tuple[list[Run], int]]:
+    """Chunks of runs that can share a program, and the number that the program is made for.
+
+    They have one task and one kind of controller; only the last chunk of a kind is filled up.
+    """
     kinds: dict[tuple[str, bool], list[Run]] = {}
     for run in runs:
         kinds.setdefault((run.task, run.method == _GEOMETRIC), []).append(run)
-    return [kind[i : i + size] for kind in kinds.values() for i in range(0, len(kind), size)]
+    return [
+        (kind[i : i + size], min(size, len(kind)))
+        for kind in kinds.values()
+        for i in range(0, len(kind), size)
+    ]
 
 
 def chunk_of(
@@ -106,13 +115,27 @@ def fly_chunk(
     kept = {number % chunk.iterations for number in chunk.keep if number < chunk.iterations}
     flown = [FlownRun(name, [], {}) for name in chunk.names]
     for number in range(chunk.iterations):
-        records, rollouts = batch.step()
+        records, rollouts = _step(batch)
         for run, record, rollout in zip(flown, records, rollouts, strict=True):
             run.iterations.append(record)
             if number in kept:
                 run.flights[number] = rollout
         told(len(members))
     return flown
+
+
+def _step(batch: BatchedAdaptation) -> tuple[list[dict[str, Any]], list[Rollout]]:
+    import jax
+
+    try:
+        return batch.step()
+    except jax.errors.JaxRuntimeError as error:
+        if "RESOURCE_EXHAUSTED" not in str(error):
+            raise
+        raise RunError(
+            f"a chunk of {len(batch.members)} runs does not fit the memory; what is finished is "
+            f"stored: go on with a smaller --chunk"
+        ) from error
 
 
 def use_all_cores(wanted: int | None) -> None:

@@ -12,6 +12,7 @@ from lafr_mjx.experiments import ablation_sweep as sweeps
 from lafr_mjx.experiments.ablation_sweep import Point, Sweep
 from lafr_mjx.experiments.adaptation import AdaptationJob, full_path
 from lafr_mjx.learner import methods
+from lafr_mjx.plant.engine import build_engine
 from lafr_mjx.plant.vehicle import Vehicle, load_vehicle
 from lafr_mjx.tasks import Task, load_task
 
@@ -85,6 +86,8 @@ class Plan:
         """Load and check everything before anything is flown."""
         _check(asked)
         plan = Plan(asked, load_vehicle(asked.vehicle))
+        if asked.engine == "freebody":  # does not take every vehicle
+            build_engine(plan.vehicle, "freebody")
         points = list(sweeps.points([Sweep.parse(text) for text in asked.sweep]))
         for block in asked.blocks:
             task = plan.tasks.setdefault(block.task, load_task(block.task, plan.vehicle.limits))

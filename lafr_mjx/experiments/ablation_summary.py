@@ -50,6 +50,7 @@ class Group(NamedTuple):
     sweep: str
     method: str
     runs: int
+    plants: int  # different ones among the runs
     final_lap_s: Spread
     final_peak_speed_mps: Spread
     rmse_after_first_update_m: Spread
@@ -96,6 +97,7 @@ def _group(key: tuple[str, str, str, str], runs: list[RunResult]) -> Group:
     return Group(
         *key,
         runs=len(runs),
+        plants=len({run.plant for run in runs}),
         final_lap_s=Spread.of(laps),
         final_peak_speed_mps=Spread.of([run.iterations[-1]["peak_speed_mps"] for run in runs]),
         rmse_after_first_update_m=Spread.of(

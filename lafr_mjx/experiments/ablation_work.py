@@ -66,8 +66,8 @@ def work(
     left = [run for run in plan.runs if run.name not in table.done]
     policies = base_policies(plan, left, told)
     chunks = [
-        chunk_of(plan, some, policies[some[0].task], keep, size, sizes)
-        for some in split(left, size)
+        chunk_of(plan, some, policies[some[0].task], keep, made_for, sizes)
+        for some, made_for in split(left, size)
     ]
     known = {run.name: run for run in left}
     for flown in _here(chunks, devices, told) if cluster is None else cluster.fly(chunks):

@@ -23,7 +23,7 @@ from lafr_mjx.learner.improve import LearnerSettings, LearnerState, Sizes, impro
 from lafr_mjx.metrics import flight_metrics
 from lafr_mjx.plant import flight, simulation
 from lafr_mjx.plant.engine import build_engine
-from lafr_mjx.plant.plant import trimmed
+from lafr_mjx.plant.plant import ticks_of, trimmed
 from lafr_mjx.plant.scenario_params import conditions_for
 from lafr_mjx.reference.path import derivatives
 from lafr_mjx.types import CONTROL_DT
@@ -34,6 +34,7 @@ if TYPE_CHECKING:
     from lafr_mjx.learner.improve import Progress, TimeScaling
     from lafr_mjx.plant.engine import Engine, EngineName
     from lafr_mjx.plant.flight import Conditions
+    from lafr_mjx.plant.params import PlantParams
     from lafr_mjx.plant.scenario import Scenario
     from lafr_mjx.plant.simulation import PlantState
     from lafr_mjx.plant.vehicle import Vehicle
@@ -73,6 +74,7 @@ class _Before(NamedTuple):
     settings: LearnerSettings
     clock: Clock
     seconds: Any
+    ticks: Any  # by which the plant's own clock moves on, as in a single run
     dither: Any
 
 
@@ -100,6 +102,8 @@ def iteration(
         engine, run.conditions, state, controller, path, run.clock, run.seconds,
         ticks=adapt.FLIGHT_TICKS,
     )  # fmt: skip
+    # Random numbers are addressed by the plant's clock.
+    state = state.replace(tick=run.plant.tick + run.ticks)
     learner, progress = improve(
         run.learner, _cut(adapt.seen(rollout), run.seconds), path, ramp_s, run.settings,
         rule=rule, sizes=sizes,
@@ -176,12 +180,8 @@ class BatchedAdaptation:
             for m in self.members
         }
         self._learner = _stacked([starts[m.seed, id(m.policy)] for m in self.members])
-        conditions = self._conditions()
-        plants = [
-            simulation.reset(self._engine, _row(conditions.before, i), jax.random.key(member.seed))
-            for i, member in enumerate(self.members)
-        ]
-        self._plant = _stacked(plants)
+        seeds = np.array([member.seed for member in self.members])
+        self._plant = _fresh_plants(self._engine, self._conditions().before, seeds)
 
     def step(self) -> tuple[list[dict[str, Any]], list[Rollout]]:
         """One flight and its learning for all: the record and the recorded flight of each run."""
@@ -197,6 +197,7 @@ class BatchedAdaptation:
             settings=self._settings,
             clock=_stacked([task.start_clock(scale) for scale in scales]),
             seconds=np.asarray(seconds, np.float32),
+            ticks=np.asarray([ticks_of(each)[1] for each in seconds], np.int32),
             dither=np.full(len(seconds), adapt.dither_of(self.flights), np.float32),
         )
         split = NamedSharding(_mesh(self.devices), PartitionSpec(_AXIS))
@@ -209,13 +210,19 @@ class BatchedAdaptation:
         each_s = (time.monotonic() - started) / self.count
         records, flown = [], []
         for i in range(self.count):
-            rollout = trimmed(_row(rollouts, i), math.ceil(seconds[i] / CONTROL_DT - 1e-6))
+            rollout = trimmed(_row(rollouts, i), ticks_of(seconds[i])[0])
             metrics = flight_metrics(rollout, task, common.vehicle.limits)
             told = adapt.Flown(rollout, scales[i], predicted[i], _row(progress, i))
             records.append(record_of(metrics, told, self.flights, each_s))
             flown.append(rollout)
         self.flights += 1
         return records, flown
+
+    @property
+    def programs(self) -> int:
+        """Compiled programs that batches of this kind have needed so far; one is right."""
+        common = self.common
+        return _program(self._engine, common.rule, common.sizes, self.devices)._cache_size()  # type: ignore[attr-defined]
 
     @property
     def learned(self) -> LearnerState:
@@ -237,6 +244,14 @@ class BatchedAdaptation:
         if not any(member.scenario.changes for member in self.members):
             self._constant = conditions
         return conditions
+
+
+@partial(jax.jit, static_argnames=("engine",))
+def _fresh_plants(engine: Engine, params: PlantParams, seeds: jax.Array) -> PlantState:
+    def one(params: PlantParams, seed: jax.Array) -> PlantState:
+        return simulation.reset(engine, params, jax.random.key(seed))
+
+    return jax.vmap(one)(params, seeds)
 
 
 def _stacked(trees: list[Any]) -> Any:

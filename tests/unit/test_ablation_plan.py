@@ -94,8 +94,9 @@ def test_chunks_share_task_and_kind_of_controller():
         Block("shuttle", ("nominal",), ("ours",)),
     )
     chunks = split(Plan.of(asked(blocks=blocks, seeds=(0, 1, 2))).runs, 2)
-    assert sorted(len(chunk) for chunk in chunks) == [1, 1, 1, 2, 2, 2]
-    for chunk in chunks:
+    assert sorted(len(chunk) for chunk, _ in chunks) == [1, 1, 1, 2, 2, 2]
+    assert {size for _, size in chunks} == {2}
+    for chunk, _ in chunks:
         assert len({(run.task, run.method == "geometric") for run in chunk}) == 1
 
 

@@ -15,7 +15,9 @@ import tyro
 import lafr_mjx
 from lafr_mjx import interruption
 from lafr_mjx.errors import InputError, RunError
+from lafr_mjx.experiments.ablate import Ablate
 from lafr_mjx.experiments.adapt import Adapt
+from lafr_mjx.experiments.bench_ablate import BenchAblate
 from lafr_mjx.experiments.bench_plant import BenchPlant
 from lafr_mjx.experiments.bounds import Bounds
 from lafr_mjx.experiments.check_claims import CheckClaims
@@ -29,6 +31,8 @@ _DESCRIPTION = """Learn agile quadrotor flight while flying.
 lafr-mjx list
 
 lafr-mjx adapt figure8 --scenario wind5
+
+lafr-mjx ablate figure8 --methods ours baseline --scenarios nominal wind5
 
 lafr-mjx fly figure8 --scenario wind5
 
@@ -47,8 +51,10 @@ lafr-mjx --version
 def _app() -> tyro.extras.SubcommandApp:
     bench = tyro.extras.SubcommandApp()
     bench.command(BenchPlant, name="plant")  # pyright: ignore
+    bench.command(BenchAblate, name="ablate")  # pyright: ignore
     app = tyro.extras.SubcommandApp()
     # tyro types the argument as a function; a dataclass is one for it, too.
+    app.command(Ablate, name="ablate")  # pyright: ignore
     app.command(Adapt, name="adapt")  # pyright: ignore
     app.command(Bounds, name="bounds")  # pyright: ignore
     app.command(CheckClaims, name="check-claims")  # pyright: ignore

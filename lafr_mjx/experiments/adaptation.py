@@ -68,7 +68,7 @@ class AdaptationJob:
         task = load_task(given["task"], vehicle.limits)
         given = given | {"scenario": given["scenario"] or task.scenario}
         # Files of the user's are remembered by their full path: a run may go on from anywhere.
-        given |= {role: _full_path(given[role]) for role in carried_files.ROLES}
+        given |= {role: full_path(given[role]) for role in carried_files.ROLES}
         scenario = load_scenario(given["scenario"]).drawn(given["seed"], given["plant"])
         methods.settings_of(given["method"])
         return AdaptationJob(given, task, scenario, vehicle, carried_files.carried(given))
@@ -175,7 +175,8 @@ class AdaptationJob:
             report.after(record)
 
 
-def _full_path(name_or_path: str) -> str:
+def full_path(name_or_path: str) -> str:
+    """A user's file by its full path; a shipped name as it is."""
     if carried_files.is_path(name_or_path):
         return str(Path(name_or_path).expanduser().resolve())
     return name_or_path

@@ -22,6 +22,7 @@ from lafr_mjx.learner.improve import (
 )
 from lafr_mjx.model import data, residual
 from lafr_mjx.model.state import ModelState
+from lafr_mjx.types import CONTROL_DT
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -97,33 +98,54 @@ def iterate(
     """Fly once at the present time scale and learn from it; `stage` is told what begins."""
     stage("fly")
     time_scale = float(state.ats.time_scale)
-    iteration = int(state.iteration)
-    key = jax.random.fold_in(jax.random.wrap_key_data(state.key), 1_000_000 + iteration)
+    controller = guarded(state, dither_of(int(state.iteration)))
+    seconds = flight_seconds(task, time_scale)
+    run, rollout = plant.fly(run, controller, task.path, task.start_clock(time_scale), seconds)
+    predicted = float(state.ats.predicted)
+    path = jax.tree.map(lambda leaf: jnp.asarray(leaf, jnp.float32), task.path)
+    state, progress = improve(
+        state, seen(rollout), path, jnp.float32(task.ramp_s), settings_on(task, settings),
+        rule=rule, sizes=sizes, stage=stage,
+    )  # fmt: skip
+    return run, state, Flown(rollout, time_scale, predicted, progress)
+
+
+def dither_of(iteration: int) -> float:
+    """Strength of the dither in a flight: less the more is known."""
+    return max(0.3, 0.6**iteration)
+
+
+def flight_seconds(task: Task, time_scale: float) -> float:
+    """Duration of a flight, as far as the learner can take it."""
+    return min(task.flight_s(time_scale), FLIGHT_TICKS * CONTROL_DT)
+
+
+def guarded(state: LearnerState, dither: Any) -> GuardedPolicy | GuardedController:
+    """What flies next. Pure."""
+    key = jax.random.fold_in(jax.random.wrap_key_data(state.key), 1_000_000 + state.iteration)
     guard = {
-        "dither": jnp.float32(max(0.3, 0.6**iteration)),
+        "dither": jnp.float32(dither),
         "slow_from": surprising_error(state.ats.expected),
         "key": jax.random.key_data(key),
     }
     if isinstance(state.policy, Policy):
         limit = jnp.float32(GUARD_ERROR_M)
-        controller = GuardedPolicy(state.policy, state.last_good, error_limit=limit, **guard)
-    else:
-        controller = GuardedController(state.policy, **guard)
-    seconds = min(task.flight_s(time_scale), FLIGHT_TICKS * 0.02)
-    run, rollout = plant.fly(run, controller, task.path, task.start_clock(time_scale), seconds)
-    predicted = float(state.ats.predicted)
-    path = jax.tree.map(lambda leaf: jnp.asarray(leaf, jnp.float32), task.path)
+        return GuardedPolicy(state.policy, state.last_good, error_limit=limit, **guard)
+    return GuardedController(state.policy, **guard)
+
+
+def settings_on(task: Task, settings: LearnerSettings) -> LearnerSettings:
+    """The settings with what the task asks for, as leaves."""
     of_task = settings.ats._replace(
         error_threshold=task.error_threshold_m, peak_acceleration=task.peak_acceleration
     )
     settings = settings._replace(ats=of_task)
-    settings = jax.tree.map(lambda leaf: jnp.asarray(leaf, jnp.float32), settings)
-    # The learner sees what was sensed and sent; the plant's own knowledge stays with it.
-    seen = padded(rollout._replace(truth=rollout.sensed, diagnostics=None))
-    state, progress = improve(
-        state, seen, path, jnp.float32(task.ramp_s), settings, rule=rule, sizes=sizes, stage=stage
-    )
-    return run, state, Flown(rollout, time_scale, predicted, progress)
+    return jax.tree.map(lambda leaf: jnp.asarray(leaf, jnp.float32), settings)
+
+
+def seen(rollout: Rollout) -> Rollout:
+    """The flight as the learner sees it: what was sensed and sent, and nothing of the plant's."""
+    return padded(rollout._replace(truth=rollout.sensed, diagnostics=None))
 
 
 def padded(rollout: Rollout) -> Rollout:

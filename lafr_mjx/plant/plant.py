@@ -91,12 +91,17 @@ class Plant:
         clock = jax.tree.map(lambda leaf: jnp.asarray(leaf, jnp.float32), clock)
         start = derivatives(path, clock.phase)[0, :3]
         state = flight.ready_to_fly(self.engine, conditions.before, run.state, start)
-        needed = math.ceil(seconds / CONTROL_DT - 1e-6)
-        ticks = math.ceil(needed / _TICKS_QUANTUM) * _TICKS_QUANTUM
+        needed, ticks = ticks_of(seconds)
         state, rollout = flight.fly(
             self.engine, conditions, state, controller, path, clock, seconds, ticks=ticks
         )
         return PlantRun(state, run.flights + 1), trimmed(rollout, needed)
+
+
+def ticks_of(seconds: float) -> tuple[int, int]:
+    """Control intervals of a flight, and those by which the plant's own clock moves on."""
+    needed = math.ceil(seconds / CONTROL_DT - 1e-6)
+    return needed, math.ceil(needed / _TICKS_QUANTUM) * _TICKS_QUANTUM
 
 
 def trimmed(rollout: Rollout, ticks: int) -> Rollout:

@@ -1,0 +1,51 @@
+"""Figures of groups of runs against closed forms."""
+
+from __future__ import annotations
+
+import math
+
+import pytest
+
+from lafr_mjx.experiments.ablation_summary import Spread, groups_of, lines_about_plants
+from lafr_mjx.experiments.ablation_table import RunResult
+
+
+def plant(number, lap, crashes=0):
+    records = [
+        {"lap_time_s": lap, "peak_speed_mps": 5.0, "rmse_m": 0.02, "crashed": i < crashes}
+        for i in range(3)
+    ]
+    return RunResult(f"plant{number}", "ours", "figure8", "randomised", 0, number, {},
+                     f"lafr-mjx adapt --plant {number}", records)  # fmt: skip
+
+
+def test_the_crash_rate_has_wilsons_interval():
+    runs = [plant(i, 2.0 + 0.1 * i, crashes=int(i == 4)) for i in range(10)]
+    (group,) = groups_of(runs)
+    n, p, z = 10, 0.1, 1.959964
+    centre = (p + z**2 / (2 * n)) / (1 + z**2 / n)
+    half = z / (1 + z**2 / n) * math.sqrt(p * (1 - p) / n + z**2 / (4 * n**2))
+    assert group.crash_rate_interval == pytest.approx((centre - half, centre + half), abs=1e-6)
+    assert group.crashed_runs == 1
+
+
+def test_the_worst_plants_come_first_with_their_commands():
+    runs = [plant(0, 2.0), plant(1, 2.9), plant(2, None), plant(3, 2.1, crashes=2)]
+    (group,) = groups_of(runs)
+    assert [run.plant for run in group.worst] == [3, 2, 1, 0]
+    text = "\n".join(lines_about_plants(group))
+    assert text.index("--plant 3") < text.index("--plant 2") < text.index("--plant 1")
+    assert "1 without a last lap" in text
+    assert group.lap_quantiles_s["50%"] == pytest.approx(2.1)
+
+
+def test_no_lap_at_all_is_told_and_not_invented():
+    (group,) = groups_of([plant(0, None), plant(1, None)])
+    assert group.final_lap_s == Spread(None, None, 0)
+    assert group.final_lap_s.text(2, 2) == "-"
+    assert "2 without a last lap" in "\n".join(lines_about_plants(group))
+
+
+def test_swept_values_make_groups_of_their_own():
+    runs = [plant(0, 2.0)._replace(sweep={"delay_ms": x}) for x in (0.0, 20.0)]
+    assert [group.sweep for group in groups_of(runs)] == ["delay_ms=0", "delay_ms=20"]

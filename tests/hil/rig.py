@@ -44,8 +44,12 @@ class SimFlight:
         self.word = None
         self.around = {}
         self.alive = True  # our process
-        self.wrap = None  # changes a decision's command, as a broken policy would
+        self.hook = None  # changes what is heard
+        self.deliver = True  # commands reach the pilot's machine
+        self.outdated = 0  # states that were dropped, as the link does
+        self.looks = []  # (time, age of motion capture, age of the state, rung) at each tick
         self._clock = ClockMap()
+        self._stamp = -math.inf
         self._heard = Heard(
             state=None, state_stamp=-math.inf, state_receipt=-math.inf, state_number=-1,
             mocap_position=None, mocap_receipt=-math.inf, mocap_number=-1,
@@ -82,11 +86,14 @@ class SimFlight:
 
     def _hear(self, report):
         receipt = START + self.time + WIRE_S
-        heard = self._heard._replace(master_seen=receipt)
+        heard = self._heard._replace(master_seen=receipt, subscribed=True, intruders=())
         if report.state is not None:
             s = report.state
             quaternion = np.asarray(s.quaternion)
-            if np.isfinite(s.position).all():
+            old = report.time <= self._stamp and receipt - self._heard.state_receipt < 1.0
+            self.outdated += old
+            if np.isfinite(s.position).all() and not old:
+                self._stamp = report.time
                 self._clock = self._clock.seen(receipt, report.time)
                 heard = heard._replace(
                     state=State(s.position, s.velocity, so3.quaternion_to_matrix(quaternion),
@@ -103,7 +110,7 @@ class SimFlight:
                 mocap_position=report.mocap.position, mocap_receipt=receipt,
                 mocap_number=heard.mocap_number + 1,
             )  # fmt: skip
-        self._heard = heard
+        self._heard = heard if self.hook is None else self.hook(heard)
 
     def _tick(self):
         now = START + self.time + 2 * WIRE_S
@@ -113,7 +120,9 @@ class SimFlight:
         self.events += [(self.time, text) for text in self.logic.events]
         self.logic.events.clear()
         sent = None
-        if decision.command is not None and now <= decision.expires:
+        self.looks.append((self.time, now - self._heard.mocap_receipt,
+                           now - self._heard.state_stamp, self.logic.machine.rung))  # fmt: skip
+        if decision.command is not None and now <= decision.expires and self.deliver:
             sent = decision.command
             self.ages.append(now - self._heard.state_stamp)
             self.logic.sent(sent)

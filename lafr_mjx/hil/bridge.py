@@ -238,14 +238,15 @@ class Bridge:
     def received(self, payload: bytes, binary: bool) -> None:
         """One frame of the bridge's."""
         try:
-            message = None if binary else json.loads(payload)
+            message: Any = None if binary else json.loads(payload)
         except (ValueError, RecursionError):
             message = None
         operation = message.get("op") if isinstance(message, dict) else None
-        if operation == "publish" and message.get("topic") in self.subscribers:
+        topic = message.get("topic") if operation == "publish" else None
+        if isinstance(topic, str) and topic in self.subscribers:
             if not self._pending:
                 self.soon(self._take)  # after all frames that came together
-            self._pending.setdefault(message["topic"], []).append(message.get("msg"))
+            self._pending.setdefault(topic, []).append(message.get("msg"))
         elif operation == "service_response":
             self._answered(message)
         elif operation == "status":

@@ -1,3 +1,5 @@
+# pyright: reportOptionalMemberAccess=false, reportCallIssue=false, reportArgumentType=false
+# pyright: reportOptionalSubscript=false, reportIndexIssue=false
 """A rosbridge for the tests: a websocket server that speaks the rosbridge v2 protocol.
 
 Run as a process: `python bridge_peer.py MASTER-URI QUAD`; prints its address. On the other side

@@ -1,4 +1,5 @@
 # pyright: reportOptionalMemberAccess=false, reportArgumentType=false
+# pyright: reportOptionalSubscript=false
 """The rosbridge transport against a websocket peer that speaks the protocol, in another process."""
 
 import contextlib
@@ -310,6 +311,8 @@ def test_nonsense_from_the_bridge_is_dropped_and_counted(both):
     bad = [
         "{", "[1]", "3", '"x"', "{}", '{"op":"publish"}', "[" * 5000,
         '{"op":"publish","topic":"/none","msg":{}}',
+        '{"op":"publish","topic":[1]}',
+        '{"op":["publish"]}',
         '{"op":"service_response","id":"x","values":{}}',
         json.dumps({"op": "publish", "topic": topic, "msg": {"x": 1}}),
         json.dumps({"op": "publish", "topic": topic, "msg": plain(state_message(math.nan))}),

@@ -59,13 +59,18 @@ def inject(text):
     return lambda sim: sim.drone.injector.add(parse(text, sim.time))
 
 
-def hook(**changes):
-    """Something else is heard from now on."""
+def hook(seconds=np.inf, **changes):
+    """Something else is heard from now on, for so long."""
 
     def begin(sim):
-        sim.hook = lambda heard: heard._replace(
-            **{k: v(heard) if callable(v) else v for k, v in changes.items()}
-        )
+        end = sim.time + seconds
+
+        def changed(heard):
+            if sim.time > end:
+                return heard
+            return heard._replace(**{k: v(heard) if callable(v) else v for k, v in changes.items()})
+
+        sim.hook = changed
 
     return begin
 
@@ -110,6 +115,17 @@ def commanding(make):
     return begin
 
 
+def tilted(text):
+    """The attitude is bad, but nobody reacts to it: so it stays, as when a rotor has gone."""
+
+    def begin(sim):
+        last = next(c for *_, c, _ in reversed(sim.history) if c is not None)
+        commanding(lambda k: [last[0], 0.0, 0.0, 0.0])(sim)
+        inject(text)(sim)
+
+    return begin
+
+
 def master_gone(sim):
     seen = sim._heard.master_seen
     hook(master_seen=seen)(sim)
@@ -127,7 +143,7 @@ class Case(NamedTuple):
     fault: Fault | None
     first: str  # mode that follows: hover, guard; or baseline: the policy flies no more
     bound: float  # s, until the last command of ours (baseline: of the policy's)
-    end: str = "off"  # off; hover: waits for the operator; policy: the flight goes on
+    end: str = "off"  # hover: waits for the operator; policy: the flight goes on
 
 
 CASES = {
@@ -137,21 +153,22 @@ CASES = {
         inject("mocap-freeze@+0"), Fault.MOCAP_FROZEN, "hover", LIMITS.mocap_frozen_s),
     "motion capture jumps": Case(
         inject("mocap-jump@+0"), Fault.MOCAP_JUMP, "hover", 0.0, "hover"),
-    "tick late by one period": Case(late(1), Fault.DEADLINE, "baseline", 0.0),
+    "tick late by one period": Case(late(1), Fault.DEADLINE, "baseline", 0.0, "hover"),
     "tick late by two periods": Case(late(2), Fault.DEADLINES, "hover", 0.0, "hover"),
     "policy gives NaN": Case(
-        commanding(lambda k: [np.nan] * 4), Fault.NOT_FINITE, "baseline", 0.0),
+        commanding(lambda k: [np.nan] * 4), Fault.NOT_FINITE, "baseline", 0.0, "hover"),
     "policy gives infinity": Case(
-        commanding(lambda k: [np.inf, 0, 0, 0]), Fault.NOT_FINITE, "baseline", 0.0),
+        commanding(lambda k: [np.inf, 0, 0, 0]), Fault.NOT_FINITE, "baseline", 0.0, "hover"),
     "policy out of range": Case(
         commanding(lambda k: [40.0, 0.3, 0, 0]), Fault.CLAMPED, "baseline",
-        PROFILE.command.repeats * TICK_S),
+        PROFILE.command.repeats * TICK_S, "hover"),
     "policy jumps to and fro": Case(
-        commanding(lambda k: [9.8, 6.0 * (-1) ** k, 0, 0]), Fault.CLAMPED, "baseline",
-        PROFILE.command.repeats * TICK_S),
-    "tilt beyond plan": Case(inject("tilt@+0:9:85"), Fault.TILT, "guard", LIMITS.tilt_s),
-    "upside down": Case(inject("tilt@+0:9:100"), Fault.INVERTED, "guard", LIMITS.inverted_s),
-    "cannot stop within the volume": Case(hook(state=rushing), Fault.FENCE, "hover", 0.0),
+        commanding(lambda k: [9.8 + 30 * (k % 2), 6.0 * (-1) ** k, 0, 0]), Fault.CLAMPED,
+        "baseline", PROFILE.command.repeats * TICK_S, "hover"),
+    "tilt beyond plan": Case(tilted("tilt@+0:9:85"), Fault.TILT, "guard", LIMITS.tilt_s),
+    "upside down": Case(tilted("tilt@+0:9:100"), Fault.INVERTED, "guard", LIMITS.inverted_s),
+    "cannot stop within the volume": Case(
+        hook(0.5, state=rushing), Fault.FENCE, "hover", 0.0, "hover"),
     "outside of the volume": Case(inject("outside@+0"), Fault.OUTSIDE, "guard", 0.0),
     "input delayed": Case(
         inject("latency@+0"), Fault.STATE_STALE, "hover", LIMITS.state_age_s),
@@ -160,7 +177,7 @@ CASES = {
         inject("nan@+0"), Fault.STATE_STALE, "hover", LIMITS.state_age_s),
     "vehicle's clock jumps": Case(inject("clock-jump@+0"), Fault.CLOCK, "hover", 0.0, "hover"),
     "vehicle's clock jumps back": Case(
-        inject("clock-jump@+0:9:-0.5"), Fault.STATE_STALE, "hover", LIMITS.state_age_s, "any"),
+        inject("clock-jump@+0:9:-0.5"), Fault.STATE_STALE, "hover", LIMITS.state_age_s, "hover or off"),
     "pilot silent": Case(
         inject("telemetry-stop@+0"), Fault.STATE_STALE, "hover", LIMITS.state_age_s),
     "pilot no longer subscribed": Case(hook(subscribed=False), Fault.LINK, "hover", 0.0),
@@ -199,7 +216,7 @@ def test_fault(flight, name, where, attempt):
         assert sim.outdated > 5 and sim.mode is Mode.POLICY and not seen
         reaction = 0.0
     elif case.first == "baseline":
-        reaction = _check_baseline(sim, case, begin, before)
+        reaction = _check_baseline(sim, case, before)
     else:
         assert case.fault in seen, seen
         modes = [mode for _, mode, *_ in ticks if mode is not Mode.POLICY]
@@ -211,14 +228,14 @@ def test_fault(flight, name, where, attempt):
     _check_end(sim, case, begin)
 
 
-def _check_baseline(sim, case, begin, before):
-    """The policy's last command, and that the baseline stays until the operator asks."""
+def _check_baseline(sim, case, before):
+    """When the policy's last command left, and that the baseline stays."""
     assert any(case.fault in faults for _, _, faults, _, _ in sim.history[before:])
     rungs = [(t, rung) for t, *_, rung in sim.looks[before:]]
     first = next(t for t, rung in rungs if rung >= Rung.BASELINE)
     assert all(rung >= Rung.BASELINE for t, rung in rungs if first <= t < first + 2.0)
-    # The tick at which the baseline takes over still saw the fault of the one before it.
-    return first - begin - TICK_S
+    # From the first bad command; the tick before the baseline's was the policy's last.
+    return max(0.0, first - rungs[0][0] - TICK_S)
 
 
 def _check_end(sim, case, begin):
@@ -227,12 +244,13 @@ def _check_end(sim, case, begin):
         sim.run(2.0)
         assert sim.mode is Mode.POLICY
     elif case.end == "hover":
-        sim.run(4.0)
+        assert sim.run(PROFILE.ladder.baseline_s + 1.0, lambda: sim.mode is Mode.HOVER)
+        sim.run(3.0)
         assert sim.mode is Mode.HOVER, "waits for the operator"
     else:
         assert sim.run(30.0, lambda: sim.mode in (Mode.OFF, Mode.HOVER)), sim.events
         sim.run(20.0, lambda: sim.mode is Mode.OFF)
-        assert case.end == "any" or sim.mode is Mode.OFF, sim.events
+        assert case.end == "hover or off" or sim.mode is Mode.OFF, sim.events
         sim.run(1.5)
     assert sim.drone.crashed == "", sim.drone.crashed
     if case.first not in ("policy",):
@@ -333,18 +351,21 @@ def test_age_trips_at_the_first_tick_beyond_its_bound(flight, where, kind, limit
 def test_tilt_trips_at_the_first_tick_beyond_its_time(flight, where, degrees, limit, first):
     sim = flight(where, 4)
     spans = []
+    original = sim.logic.flyer.tick
     for seconds in np.arange(first, limit + 0.1, CYCLE_S):
         before = len(sim.history)
-        inject(f"tilt@+0:{seconds:.3f}:{degrees}")(sim)
+        tilted(f"tilt@+0:{seconds:.3f}:{degrees}")(sim)
         start = sim.time
-        sim.run(limit + 0.15)
+        sim.run(float(seconds))
+        sim.logic.flyer.tick = original
+        sim.run(0.2)
         modes = [(t, mode) for t, mode, *_ in sim.history[before:]]
         left = [t for t, mode in modes if mode is Mode.GUARD]
         if left:
             spans.append((seconds, left[0] - start))
             break
         assert sim.mode is Mode.POLICY
-        sim.run(0.2)
+        sim.run(1.5)
     (seconds, reaction) = spans[0]
     assert limit - 1e-6 < reaction <= limit + 2 * TICK_S
     assert seconds >= limit - CYCLE_S, "a shorter tilt is within the plan"

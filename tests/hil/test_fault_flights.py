@@ -177,7 +177,8 @@ CASES = {
         inject("nan@+0"), Fault.STATE_STALE, "hover", LIMITS.state_age_s),
     "vehicle's clock jumps": Case(inject("clock-jump@+0"), Fault.CLOCK, "hover", 0.0, "hover"),
     "vehicle's clock jumps back": Case(
-        inject("clock-jump@+0:9:-0.5"), Fault.STATE_STALE, "hover", LIMITS.state_age_s, "hover or off"),
+        inject("clock-jump@+0:9:-0.5"), Fault.STATE_STALE, "hover", LIMITS.state_age_s,
+        "hover or off"),
     "pilot silent": Case(
         inject("telemetry-stop@+0"), Fault.STATE_STALE, "hover", LIMITS.state_age_s),
     "pilot no longer subscribed": Case(hook(subscribed=False), Fault.LINK, "hover", 0.0),
@@ -431,3 +432,54 @@ def test_clamping_trips_at_the_first_tick_beyond_its_count(flight, where):
         sim.logic.flyer.tick = clamped
         sim.run(0.6)
         assert any(rung >= Rung.BASELINE for *_, rung in sim.looks) == trips
+
+
+# ------------------------------------------------------------------ a bad wire
+
+
+@pytest.mark.parametrize("where", WHERE)
+@pytest.mark.parametrize(
+    ("loss", "jitter"),
+    [(0.01, 0.0), (0.1, 0.0), (0.5, 0.0), (0.0, 0.02), (0.0, 0.1), (0.0, 0.5), (0.1, 0.1)],
+)
+def test_loss_and_jitter(flight, where, loss, jitter):
+    """No command from an old state, no crash; what cannot be flown is left to the pilot."""
+    sim = flight(where, 8)
+    sim.ages.clear()
+    sim.loss, sim.jitter = loss, jitter
+    sim.run(6.0)
+    assert not sim.ages or max(sim.ages) <= LIMITS.state_age_s
+    if loss <= 0.1 and jitter <= 0.02:
+        assert sim.mode is Mode.POLICY, sim.events[-3:]
+    if jitter >= 0.1:
+        assert sim.mode is not Mode.POLICY
+    sim.loss = sim.jitter = 0.0
+    sim.run(2.0)
+    if sim.mode is Mode.POLICY:
+        sim.say(Word.LAND)
+    sim.run(30.0, lambda: sim.mode is Mode.OFF)
+    assert sim.mode in (Mode.OFF, Mode.HOVER), "down, or waiting for the operator"
+    assert sim.drone.crashed == ""
+
+
+@pytest.mark.parametrize("where", WHERE)
+def test_swapped_frames_and_a_frozen_state_are_found_out(flight, where):
+    def swapped(heard):
+        x, y, z = heard.state.position
+        return heard.state._replace(position=np.array([y + 1.0, x - 1.0, z]))
+
+    sim = flight(where, 9)
+    hook(state=swapped)(sim)
+    sim.run(0.06)
+    assert sim.mode is not Mode.POLICY
+    if where == "at hover":
+        return  # there a state that repeats itself is the truth
+    sim = flight(where, 10)
+    still, begin = sim._heard.state, sim.time
+    hook(2.0, state=still)(sim)
+    sim.run(0.4)
+    assert sim.mode is not Mode.POLICY
+    assert any(Fault.DISAGREE in faults for _, _, faults, _, _ in sim.history)
+    fault_table.note("simulated", "state frozen", where, sim.left_policy() - begin, None, "hover")
+    sim.run(3.0)
+    assert sim.drone.crashed == ""

@@ -14,7 +14,7 @@ help:
 	@echo "make demo    install, adapt a policy on the figure-8 in 5 m/s wind, make a video of it (5 minutes)"
 	@echo "make test    install and run all tests"
 	@echo "make test-hil  flights on the software drone, in real time"
-	@echo "make soak    every fault many times (hours)"
+	@echo "make soak    every fault many times (hours; SIMULATED=20 REALTIME=3 ONLY= choose)"
 	@echo "make lint    ruff and pyright"
 	@echo "make docs    build the documentation into site/"
 	@echo "make format  let ruff format the code"
@@ -53,12 +53,20 @@ test-hil: $(STAMPS)/dev
 # What of it needs neither real time nor a flight: wire, messages, profiles, the state machine.
 test-hil-quick: $(STAMPS)/dev
 	$(BIN)/python -m pytest -p no:xdist $(addprefix tests/hil/test_, messages.py profile.py \
-		safety.py faults.py clocks.py wire.py)
+		safety.py faults.py clocks.py wire.py recording.py real_ros.py)
 
-# Every fault 20 times at random moments on a simulated clock, and 3 times in real time.
+# Every fault SIMULATED times at random moments on a simulated clock, and REALTIME times in real
+# time; 0 leaves a part out. ONLY names faults: make soak SIMULATED=5 REALTIME=0 ONLY=clock
+# The measurements go to TABLE as well, should it be broken off.
+SIMULATED ?= 20
+REALTIME ?= 3
+ONLY ?=
+TABLE ?= soak.jsonl
 soak: $(STAMPS)/dev
-	LAFR_HIL_REPEATS=20 LAFR_HIL_REALTIME_REPEATS=3 $(BIN)/python -m pytest -p no:xdist \
-		tests/hil/test_flights.py tests/hil/test_realtime.py
+	LAFR_HIL_REPEATS=$(SIMULATED) LAFR_HIL_REALTIME_REPEATS=$(REALTIME) LAFR_HIL_ONLY="$(ONLY)" \
+		LAFR_HIL_TABLE="$(TABLE)" $(BIN)/python -m pytest -p no:xdist \
+		$(if $(filter 0,$(SIMULATED)),,tests/hil/test_fault_flights.py) \
+		$(if $(filter 0,$(REALTIME)),,tests/hil/test_fault_realtime.py)
 
 lint: $(STAMPS)/dev
 	$(BIN)/ruff check .

@@ -18,6 +18,7 @@ if TYPE_CHECKING:
 
 TICK_TOPIC = "/lafr_mjx/tick"
 TICK = "lafr_mjx_msgs/Tick"
+STATE = "agiros_msgs/QuadState"
 
 
 def write_bag(path: Path, records: Iterable[Record]) -> int:
@@ -58,19 +59,17 @@ def read_records(path: Path) -> Iterator[Record]:
     if path.suffix == ".spool":
         yield from SpoolReader(path)
         return
-    from rosbags.rosbag1 import Reader
+    from lafr_mjx.logs.bag_file import BagFile
 
-    if not path.is_file():
-        raise InputError(f"{path}: there is no such bag")
-    try:
-        with Reader(path) as reader:
-            for connection, stamp, data in reader.messages():
-                kind = connection.msgtype.replace("/msg/", "/")
-                yield Record(connection.topic, kind, float("nan"), 1e-9 * stamp, bytes(data))
-    except InputError:
-        raise
-    except Exception as error:  # a damaged bag makes its reader raise almost anything
-        raise InputError(f"{path}: cannot be read as a ROS 1 bag: {error}") from error
+    with BagFile(path) as bag:
+        for message in bag.messages():
+            kind = message.kind.replace("/msg/", "/")
+            if kind in (TICK, STATE) and message.digest != message_type(kind).digest:
+                raise InputError(
+                    f"{path}: {message.topic} holds {kind} with the digest {message.digest}; this "
+                    f"version reads {message_type(kind).digest}"
+                )
+            yield Record(message.topic, kind, float("nan"), 1e-9 * message.recorded, message.data)
 
 
 def flights(records: Iterable[Record]) -> dict[int, Rollout]:
@@ -89,7 +88,7 @@ def flights(records: Iterable[Record]) -> dict[int, Rollout]:
                 offset = seconds(tick.header.stamp) - tick.time
                 if tick.leg >= 0:
                     ticks.setdefault(tick.leg, []).append(tick)
-            elif record.kind == "agiros_msgs/QuadState" and record.topic.endswith("/state"):
+            elif record.kind == STATE and record.topic.endswith("/state"):
                 states.append((record.wall, decode(record.kind, record.data)))
         except MalformedError:
             continue  # dropped at its receipt, too

@@ -17,6 +17,9 @@ if TYPE_CHECKING:
     from lafr_mjx.types import State
 
 
+_APART_S = 0.05  # between the samples of motion capture and state that are compared
+
+
 class Rung(IntEnum):
     """How far down the ladder; a lower rung is never skipped upwards by itself."""
 
@@ -42,6 +45,7 @@ class Fault(Enum):
     MOCAP_STALE = ("motion capture is too old", Rung.HOVER)
     MOCAP_JUMP = ("motion capture jumped", Rung.HOVER)
     MOCAP_FROZEN = ("motion capture repeats itself", Rung.HOVER)
+    DISAGREE = ("state and motion capture disagree", Rung.HOVER)
     CLOCK = ("the vehicle's clock jumped", Rung.HOVER)
     FENCE = ("the vehicle could not stop within the fence", Rung.HOVER)
     SPEED = ("too fast", Rung.HOVER)
@@ -193,6 +197,12 @@ def _check_motion(
         found.add(Fault.RATES)
     if not limits.altitude_min_m <= float(position[2]) <= limits.altitude_max_m:
         found.add(Fault.ALTITUDE)
+    if r.mocap_position is not None and r.mocap_age <= limits.mocap_stale_s:
+        # Frames swapped, or a state that repeats itself with fresh stamps. The two were sampled
+        # at moments a little apart.
+        apart = float(np.linalg.norm(position - r.mocap_position))
+        if not apart <= limits.mocap_jump_m + _APART_S * float(np.linalg.norm(velocity)):
+            found.add(Fault.DISAGREE)
     fence = profile.fence
     if not fence.excess(position, velocity) <= 0.0:
         found.add(Fault.FENCE)

@@ -1,7 +1,4 @@
-"""The link to an Agilicious pilot: its topics as plain values, and the commands to it.
-
-Another transport (a rosbridge) may stand behind the same interface: `Link`.
-"""
+"""The link to an Agilicious pilot: its topics as plain values, and the commands to it."""
 
 from __future__ import annotations
 
@@ -15,7 +12,8 @@ import numpy as np
 from lafr_mjx import so3
 from lafr_mjx.hil import messages as m
 from lafr_mjx.hil.clocks import ClockMap
-from lafr_mjx.hil.node import LOOPBACK, Node
+from lafr_mjx.hil.node import LOOPBACK
+from lafr_mjx.hil.transport import open_node
 from lafr_mjx.types import State
 
 if TYPE_CHECKING:
@@ -63,6 +61,7 @@ class Heard(NamedTuple):
     connected: bool  # all topics are there
     master_seen: float
     intruders: tuple[str, ...]  # other nodes that publish commands
+    unseen: str = ""  # what the transport cannot see
 
 
 class Link(Protocol):
@@ -96,7 +95,7 @@ class Link(Protocol):
 
 
 class RosLink:
-    """The link over ROS 1."""
+    """The link over ROS 1, or over a rosbridge if the master's address begins with ws://."""
 
     def __init__(
         self, profile: Profile, master: str, host: str = LOOPBACK, name: str = "/lafr_mjx_control"
@@ -105,9 +104,10 @@ class RosLink:
         self._profile = profile
         self._clock = ClockMap()
         self._wall = ClockMap()
+        self._mocap_clock = ClockMap()
         self._sequence = 0
         self._tape: list[tuple[str, str, float, float, bytes]] = []
-        self.node = node = Node(name, master, host)
+        self.node = node = open_node(name, master, host)
         readers = {
             "state": _StateReader(), "telemetry": None, "mocap": _PoseReader(), "battery": None,
         }  # fmt: skip
@@ -125,7 +125,7 @@ class RosLink:
         self._calls = {
             name: node.advertise(profile.topic(name), kind) for name, kind in CALLS.items()
         }
-        self._seen_state = -1
+        self._seen_state = self._seen_mocap = -1
         node.start()
 
     def heard(self) -> Heard:
@@ -138,6 +138,9 @@ class RosLink:
             stamp = state.message.stamp
             self._clock = self._clock.seen(state.receipt, stamp)
             self._wall = self._wall.seen(state.wall, stamp)
+        if mocap is not None and mocap.number != self._seen_mocap:
+            self._seen_mocap = mocap.number
+            self._mocap_clock = self._mocap_clock.seen(mocap.receipt, mocap.message.stamp)
         voltage = math.nan
         if telemetry is not None:
             voltage = float(telemetry.message.voltage)
@@ -153,8 +156,9 @@ class RosLink:
             state_stamp=state.message.stamp + self._clock.offset if state else -math.inf,
             state_receipt=_receipt(state),
             state_number=state.number if state else -1,
-            mocap_position=mocap.message if mocap else None,
-            mocap_receipt=_receipt(mocap),
+            mocap_position=mocap.message.position if mocap else None,
+            # A message that was on its way for long is as old as one that came long ago.
+            mocap_receipt=mocap.message.stamp + self._mocap_clock.offset if mocap else -math.inf,
             mocap_number=mocap.number if mocap else -1,
             telemetry_receipt=_receipt(telemetry),
             armed=bool(telemetry.message.bridge_armed.data) if telemetry else False,
@@ -166,6 +170,7 @@ class RosLink:
             connected=subscribed and all(s.connected and s.latest for s in needed),
             master_seen=node.master_seen,
             intruders=tuple(name for name in publishing if name != node.name),
+            unseen=node.unseen,
         )
 
     def send(self, command: np.ndarray, expires: float) -> bool:
@@ -225,6 +230,13 @@ class StampedState(NamedTuple):
     stamp: float  # s, vehicle's clock
 
 
+class StampedPosition(NamedTuple):
+    """A good position with its stamp."""
+
+    position: np.ndarray  # [3] m
+    stamp: float  # s, clock of the motion capture
+
+
 class _InOrder:
     """Refuses messages that are no newer than the last one."""
 
@@ -257,10 +269,9 @@ class _StateReader(_InOrder):
 class _PoseReader(_InOrder):
     """`geometry_msgs/PoseStamped` to a position."""
 
-    def __call__(self, message: Any) -> np.ndarray:
+    def __call__(self, message: Any) -> StampedPosition:
         position, _ = _pose(message.pose)
-        self.check(message.header)
-        return position
+        return StampedPosition(position, self.check(message.header))
 
 
 def _pose(pose: Any) -> tuple[np.ndarray, np.ndarray]:

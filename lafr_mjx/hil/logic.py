@@ -70,10 +70,11 @@ class Logic:
         self._not_finite = self._clamped = False
         self._reference: np.ndarray | None = None
         self._ground = math.nan  # m, where it stood
+        self._now = self._delivered = -math.inf  # this tick; when a command last left
 
     def tick(self, now: float, heard: Heard, around: Around) -> Decision:
         """One control interval."""
-        profile = self.profile
+        profile, self._now = self.profile, now
         readings = self._readings(now, heard, around)
         self._watch, faults = watch(self._watch, readings, profile)
         self._not_finite = self._clamped = False
@@ -114,6 +115,7 @@ class Logic:
     def sent(self, command: np.ndarray) -> None:
         """This command left for the vehicle."""
         self._last_command = np.array(command, float)
+        self._delivered = self._now
         self.flyer.sent(command)
 
     def prepare(self) -> None:
@@ -139,7 +141,9 @@ class Logic:
             mocap_receipt=heard.mocap_receipt,
             mocap_position=heard.mocap_position,
             telemetry_age=now - heard.telemetry_receipt,
-            subscribed=heard.subscribed,
+            # A pilot that takes no command for so long hovers: it must not be flown again unasked.
+            subscribed=heard.subscribed
+            and not (flying and now - self._delivered > self.profile.limits.link_s),
             master_age=now - heard.master_seen,
             clock_skew=heard.clock_skew,
             intruder=bool(heard.intruders),
@@ -185,6 +189,7 @@ class Logic:
         mode = self.machine.mode
         if mode is Mode.POLICY and heard.state is not None:
             self._last_command = np.array(COMMAND_HOVER, float)
+            self._delivered = now
             self._reference = None
             self.flyer.begin(now, np.asarray(heard.state.position))
         if before is Mode.POLICY:
@@ -248,6 +253,8 @@ def preflight(
     checks.append(Check("clocks", good, f"{1e3 * skew:.1f} ms between the machines"))
     others = ", ".join(heard.intruders) or "nobody else"
     checks.append(Check("sole commander", not heard.intruders, f"{others} publishes commands"))
+    if heard.unseen:
+        checks.append(Check("transport", True, heard.unseen))
     serious = sorted(f.text for f in faults if f.rung >= Rung.HOVER and f not in AIRBORNE_ONLY)
     checks.append(Check("no fault", not serious, "; ".join(serious) or "none"))
     return checks

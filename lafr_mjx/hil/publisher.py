@@ -23,7 +23,8 @@ HANDSHAKE_S = 2.0
 """A peer that has not said what it wants by then is dropped."""
 
 _STUCK_S = 1.0  # a subscriber that takes nothing for so long is dropped
-_UNTAKEN_FRAMES = 6  # on their way in the kernel; 5 are usual with delayed acknowledgements
+UNTAKEN_FRAMES = 6
+"""On their way in the kernel; 5 are usual with delayed acknowledgements."""
 
 
 class Publisher:
@@ -121,7 +122,7 @@ class SubscriberLink(Channel):
             if self._partial:
                 self._next = (data, expires)  # queue of one: what waited is replaced
                 return True
-            if _untaken(self.sock) > _UNTAKEN_FRAMES * len(data):
+            if untaken(self.sock) > UNTAKEN_FRAMES * len(data):
                 # Old commands would arrive in a burst and count as fresh.
                 if self._publisher is not None:
                     self._publisher.held += 1
@@ -189,7 +190,7 @@ class SubscriberLink(Channel):
                     self._partial = data
 
 
-def _untaken(sock: socket.socket) -> int:
+def untaken(sock: socket.socket) -> int:
     """Bytes that the peer's machine has not acknowledged."""
     with contextlib.suppress(OSError):
         answer = fcntl.ioctl(sock.fileno(), termios.TIOCOUTQ, b"\0\0\0\0")

@@ -24,8 +24,9 @@ from lafr_mjx.hil.bags import flights, read_records, write_bag
 from lafr_mjx.hil.console import Console
 from lafr_mjx.hil.legs import check_leg, save_leg
 from lafr_mjx.hil.master import Master
-from lafr_mjx.hil.node import LOOPBACK, check_master
+from lafr_mjx.hil.node import LOOPBACK
 from lafr_mjx.hil.spool import SpoolReader
+from lafr_mjx.hil.transport import check_address, is_bridge
 
 if TYPE_CHECKING:
     from pathlib import Path
@@ -60,7 +61,7 @@ class Session:
         Args:
             profile: of the drone.
             folder: where control process and drone leave their files; must be there.
-            master: address of the ROS master; None starts the built-in one.
+            master: address of the ROS master or of a rosbridge; None starts the built-in master.
             host: address of this machine that the drone can reach.
             scenario: of the software drone.
             task: whose fans blow around the software drone.
@@ -85,10 +86,10 @@ class Session:
             if master is None:
                 self._master = Master(host)
                 master = self._master.uri
-            check_master(master)
+            check_address(master)
             self.master = master
             common = ["--master", master, "--host", host]
-            if profile.simulated:
+            if profile.simulated and not is_bridge(master):  # behind a bridge it is there already
                 command = ["-m", "lafr_mjx.hil", "sim-drone", *common]
                 command += ["--vehicle", str(profile.path), "--scenario", scenario]
                 command += ["--seed", str(seed)] + (["--task", task] if task else [])

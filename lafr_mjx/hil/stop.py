@@ -17,7 +17,8 @@ import tty
 from typing import TYPE_CHECKING
 
 from lafr_mjx.hil import messages as m
-from lafr_mjx.hil.node import LOOPBACK, Node
+from lafr_mjx.hil.node import LOOPBACK
+from lafr_mjx.hil.transport import open_node
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
@@ -34,7 +35,7 @@ class EmergencyStop:
     """Publishes `trigger_guard`, `land` and `off`, again and again until they must be heard."""
 
     def __init__(self, profile: Profile, master: str, host: str = LOOPBACK) -> None:
-        self.node = Node("/lafr_mjx_stop", master, host)
+        self.node = open_node("/lafr_mjx_stop", master, host)
         self._topics = {
             name: self.node.advertise(profile.topic(name), "std_msgs/Empty")
             for name in ("trigger_guard", "land", "off")

@@ -15,6 +15,7 @@ import numpy as np
 
 from lafr_mjx import so3
 from lafr_mjx.errors import InputError
+from lafr_mjx.logs.bag_file import BagFile
 from lafr_mjx.logs.raw import RawLog, Signal
 from lafr_mjx.logs.smoothing import differentiate
 
@@ -61,30 +62,14 @@ Found = tuple[str, str, list[tuple[float, Any]]]
 
 
 def _messages(path: Path, topics: BagTopics) -> tuple[Found, Found]:
-    try:
-        from rosbags.highlevel import AnyReader, AnyReaderError
-        from rosbags.typesys import Stores, get_typestore
-    except ImportError as error:
-        raise InputError(f"{path}: reading bags needs rosbags: pip install rosbags") from error
-    try:
-        default = get_typestore(Stores.ROS1_NOETIC if path.suffix == ".bag" else Stores.LATEST)
-        with AnyReader([path], default_typestore=default) as reader:
-            types = {c.topic: c.msgtype for c in reader.connections}
-            state = _topic(path, types, _STATES, topics.state, "state")
-            command = _topic(path, types, _COMMANDS, topics.command, "command")
-            lists: dict[str, list[tuple[float, Any]]] = {state: [], command: []}
-            wanted = [c for c in reader.connections if c.topic in lists]
-            for connection, recorded, data in reader.messages(wanted):
-                message = reader.deserialize(data, connection.msgtype)
-                lists[connection.topic].append((_stamp(message, recorded), message))
-    except InputError:
-        raise
-    except AnyReaderError as error:
-        raise InputError(f"{path}: is not a readable bag: {error}") from error
-    except Exception as error:  # a cut or mangled bag makes the reader raise almost anything
-        raise InputError(
-            f"{path}: is not a readable bag: {type(error).__name__}: {error}"
-        ) from error
+    with BagFile(path) as bag:
+        types = bag.types
+        state = _topic(path, types, _STATES, topics.state, "state")
+        command = _topic(path, types, _COMMANDS, topics.command, "command")
+        lists: dict[str, list[tuple[float, Any]]] = {state: [], command: []}
+        for item in bag.messages(lists):
+            message = bag.decode(item)
+            lists[item.topic].append((_stamp(message, item.recorded), message))
     for topic, messages in lists.items():
         if not messages:
             raise InputError(f"{path}: topic {topic} has no message")

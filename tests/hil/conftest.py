@@ -1,3 +1,4 @@
+import fault_table
 import pytest
 
 from lafr_mjx.hil.master import Master
@@ -7,3 +8,11 @@ from lafr_mjx.hil.master import Master
 def master():
     with Master() as running:
         yield running
+
+
+def pytest_terminal_summary(terminalreporter):
+    rows = fault_table.lines()
+    if rows:
+        terminalreporter.section("faults: from the beginning of the fault to the reaction")
+        for row in rows:
+            terminalreporter.write_line(row)

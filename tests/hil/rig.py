@@ -44,8 +44,17 @@ class SimFlight:
         self.word = None
         self.around = {}
         self.alive = True  # our process
-        self.wrap = None  # changes a decision's command, as a broken policy would
+        self.hook = None  # changes what is heard
+        self.deliver = True  # commands reach the pilot's machine
+        self.outdated = 0  # states that were dropped, as the link does
+        self.loss, self.jitter = 0.0, 0.0  # share of messages; s, both ways
+        self.mocap_outdated = 0
+        self._wire = []  # reports on their way: (due, number, report)
+        self._commands = []  # the same for commands
+        self._rng = np.random.default_rng(0)
+        self.looks = []  # (time, age of motion capture, age of the state, rung) at each tick
         self._clock = ClockMap()
+        self._stamp = self._mocap_stamp = -math.inf
         self._heard = Heard(
             state=None, state_stamp=-math.inf, state_receipt=-math.inf, state_number=-1,
             mocap_position=None, mocap_receipt=-math.inf, mocap_number=-1,
@@ -76,17 +85,34 @@ class SimFlight:
         self.time += CYCLE_S
         report = self.drone.cycle(self.time)
         self.truth = report.truth
-        self._hear(report)
+        self._carry(self._wire, report)
+        for _, _, arrived in self._arrived(self._wire):
+            self._hear(arrived)
+        for _, _, (call, *values) in self._arrived(self._commands):
+            call(self.time, *values)
         if round(self.time / CYCLE_S) % 2 == 0 and self.alive:
             self._tick()
 
+    def _carry(self, wire, message):
+        if self.loss == 0.0 or self._rng.random() >= self.loss:
+            wire.append((self.time + self.jitter * self._rng.random(), len(self.looks), message))
+
+    def _arrived(self, wire):
+        """What is due by now, in the order of its arrival."""
+        due = sorted((m for m in wire if m[0] <= self.time), key=lambda m: m[0])
+        wire[:] = [m for m in wire if m[0] > self.time]
+        return due
+
     def _hear(self, report):
         receipt = START + self.time + WIRE_S
-        heard = self._heard._replace(master_seen=receipt)
+        heard = self._heard._replace(master_seen=receipt, subscribed=True, intruders=())
         if report.state is not None:
             s = report.state
             quaternion = np.asarray(s.quaternion)
-            if np.isfinite(s.position).all():
+            old = report.time <= self._stamp and receipt - self._heard.state_receipt < 1.0
+            self.outdated += old
+            if np.isfinite(s.position).all() and not old:
+                self._stamp = report.time
                 self._clock = self._clock.seen(receipt, report.time)
                 heard = heard._replace(
                     state=State(s.position, s.velocity, so3.quaternion_to_matrix(quaternion),
@@ -98,12 +124,16 @@ class SimFlight:
                 telemetry_receipt=receipt, armed=report.armed, guard=report.guard,
                 voltage=report.voltage, connected=True,
             )  # fmt: skip
-        if report.mocap is not None:
+        stamp = -math.inf if report.mocap is None else report.mocap.stamp
+        old = stamp <= self._mocap_stamp and receipt - self._heard.mocap_receipt < 1.0
+        self.mocap_outdated += old and report.mocap is not None
+        if report.mocap is not None and not old:
+            self._mocap_stamp = stamp
             heard = heard._replace(
                 mocap_position=report.mocap.position, mocap_receipt=receipt,
                 mocap_number=heard.mocap_number + 1,
             )  # fmt: skip
-        self._heard = heard
+        self._heard = heard if self.hook is None else self.hook(heard)
 
     def _tick(self):
         now = START + self.time + 2 * WIRE_S
@@ -113,11 +143,16 @@ class SimFlight:
         self.events += [(self.time, text) for text in self.logic.events]
         self.logic.events.clear()
         sent = None
-        if decision.command is not None and now <= decision.expires:
+        self.looks.append((self.time, now - self._heard.mocap_receipt,
+                           now - self._heard.state_stamp, self.logic.machine.rung))  # fmt: skip
+        if decision.command is not None and now <= decision.expires and self.deliver:
             sent = decision.command
             self.ages.append(now - self._heard.state_stamp)
             self.logic.sent(sent)
-            self.drone.feedthrough(self.time, sent)
+            if self.jitter or self.loss:
+                self._carry(self._commands, (self.drone.feedthrough, sent))
+            else:
+                self.drone.feedthrough(self.time, sent)
         for name in decision.calls:
             self.calls.append((self.time, name))
             self.drone.call(self.time, "enable" if name == "disable" else name, name == "enable")

@@ -157,6 +157,20 @@ def mocap(number, position, now):
     )  # fmt: skip
 
 
+def test_state_and_motion_capture_must_agree():
+    reach = LIMITS.mocap_jump_m
+    assert Fault.DISAGREE not in faults(state=state((reach - 1e-6, 0, 1.5)))
+    assert Fault.DISAGREE in faults(state=state((reach + 1e-6, 0, 1.5)))
+    # At speed the two may be a little apart in time; a state that stands still is found out.
+    moving = state((reach + 0.05 * 6.0 - 1e-6, 0, 1.5), velocity=(6.0, 0, 0))
+    assert Fault.DISAGREE not in faults(state=moving)
+    swapped = readings(state=state((1.0, 2.0, 1.5)), mocap_position=np.array([2.0, 1.0, 1.5]))
+    assert Fault.DISAGREE in watch(Watch(), swapped, PROFILE)[1]
+    # What is too old to be compared has a fault of its own.
+    old = readings(state=state((3.0, 0, 1.5)), mocap_age=LIMITS.mocap_stale_s + 0.001)
+    assert Fault.DISAGREE not in watch(Watch(), old, PROFILE)[1]
+
+
 def test_jump_is_what_no_vehicle_can_do():
     reach = LIMITS.mocap_jump_m + LIMITS.speed_mps * DT
     for distance, bad in ((reach - 1e-6, False), (reach + 1e-6, True)):

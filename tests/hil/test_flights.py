@@ -1,8 +1,5 @@
 # pyright: reportOptionalMemberAccess=false, reportArgumentType=false
-"""Flights on a simulated clock, on the real plant: the normal one, and every fault."""
-
-import os
-import zlib
+"""Flights on a simulated clock, on the real plant."""
 
 import numpy as np
 import pytest
@@ -10,7 +7,6 @@ from rig import PROFILE, SimFlight, leg
 
 from lafr_mjx.hil.drone.injected import parse
 from lafr_mjx.hil.drone.physics import GROUND_M, Physics
-from lafr_mjx.hil.faults import Fault
 from lafr_mjx.hil.safety import Mode, Word
 from lafr_mjx.plant.scenario import load_scenario
 from lafr_mjx.plant.vehicle import load_vehicle
@@ -73,91 +69,6 @@ def test_two_legs_with_a_lap_between(flight):
     assert sim.mode is Mode.POLICY
 
 
-# What is seen, where it leads first, and within which time [s] commands must have stopped.
-FAULTS = {
-    "mocap-drop": (Fault.MOCAP_STALE, Mode.HOVER, 0.06),
-    "mocap-freeze": (Fault.MOCAP_FROZEN, Mode.HOVER, 0.06),
-    "mocap-jump": (Fault.MOCAP_JUMP, Mode.HOVER, 0.0),
-    "latency": (Fault.STATE_STALE, Mode.HOVER, 0.05),
-    "nan": (Fault.STATE_STALE, Mode.HOVER, 0.05),
-    "link-loss": (Fault.STATE_STALE, Mode.HOVER, 0.05),
-    "telemetry-stop": (Fault.STATE_STALE, Mode.HOVER, 0.05),
-    "clock-jump": (Fault.CLOCK, Mode.HOVER, 0.0),
-    "voltage": (Fault.VOLTAGE, Mode.HOVER, 0.0),
-    "tilt": (Fault.INVERTED, Mode.GUARD, 0.1),
-    "outside": (Fault.OUTSIDE, Mode.GUARD, 0.0),
-    "guard": (Fault.GUARDED, Mode.GUARD, 0.0),
-}
-PASSING = {"clock-jump", "mocap-jump"}  # a jump is over when it has happened
-TICK_S = 0.02
-
-
-def check_safe_end(sim, begin, expected, bound, passing):
-    """Commands stop in time, the vehicle ends on the ground, off, unharmed."""
-    fault, mode, _ = expected
-    # One tick to see it and one for the phase of the fault between two ticks.
-    stopped = sim.left_policy()
-    assert stopped is None or stopped - begin <= bound + 2 * TICK_S + 1e-6, stopped - begin
-    assert sim.run(1.0, lambda: sim.mode is not Mode.POLICY)
-    seen = {f for _, _, faults, _, _ in sim.history for f in faults}
-    modes = [m for t, m, *_ in sim.history if t > begin]
-    assert fault in seen
-    assert mode in modes
-    if passing:
-        sim.run(3.0)
-        assert sim.mode is Mode.HOVER, "waits for the operator"
-    else:
-        assert sim.run(25.0, lambda: sim.mode is Mode.OFF), sim.events
-        sim.run(1.5)
-    assert sim.drone.crashed == "", sim.drone.crashed
-    assert not any(command is not None for t, _, _, command, _ in sim.history if t > stopped)
-
-
-@pytest.mark.parametrize("attempt", range(int(os.environ.get("LAFR_HIL_REPEATS", "1"))))
-@pytest.mark.parametrize("kind", sorted(FAULTS))
-@pytest.mark.parametrize("where", ["at hover", "at speed"])
-def test_fault(flight, kind, where, attempt):
-    expected = FAULTS[kind]
-    rng = np.random.default_rng([zlib.crc32(kind.encode()), where == "at speed", attempt])
-    sim = flight(moment=int(rng.integers(1 << 20)))
-    sim.tracking(leg(0, time_scale=FAST, seconds=60.0)) if where == "at speed" else sim.policy()
-    sim.run((2.0 if where == "at speed" else 0.5) + 2.0 * rng.random())
-    begin = sim.time
-    sim.drone.injector.add(parse(f"{kind}@+0", begin))
-    sim.run(0.8)
-    # Under a lost link nothing of ours arrives: the drone must be left hovering by the pilot.
-    if kind == "link-loss":
-        assert sim.left_policy() - begin <= 0.05 + 2 * TICK_S
-        assert sim.drone.pilot.mode == "hover" and not sim.drone.pilot.feeding
-        sim.drone.injector._faults.clear()
-    check_safe_end(sim, begin, expected, expected[2], kind in PASSING)
-
-
-def test_our_process_killed(flight):
-    for where in (0.5, 1.37, 2.21):
-        sim = flight().tracking(leg(0, time_scale=FAST, seconds=60.0))
-        sim.run(2.5 + where)
-        sim.alive = False
-        begin = sim.time
-        pilot = sim.drone.pilot
-        assert sim.run(0.2, lambda pilot=pilot: not pilot.feeding)
-        assert sim.time - begin <= 0.12
-        sim.run(6.0)
-        assert np.linalg.norm(sim.truth[3:6]) < 0.3, "hovers without us"
-        assert sim.drone.crashed == "" and not sim.drone.pilot.guard
-
-
-def test_overruns(flight):
-    sim = flight().tracking(leg(0, time_scale=FAST, seconds=60.0))
-    sim.run(3.0)
-    sim.late = 1
-    sim.run(0.06)
-    assert sim.mode is Mode.POLICY and sim.logic.machine.rung.name == "BASELINE"
-    sim.late = 2
-    sim.run(0.06)
-    assert sim.mode is Mode.HOVER
-
-
 def test_policy_that_gives_nan_is_never_sent(flight):
     from lafr_mjx.control.policy import create_policy
 
@@ -192,24 +103,6 @@ def test_policy_that_jumps_is_slewed_then_replaced(flight):
     assert logic.machine.rung.name == "BASELINE"
     commands = np.array([c for *_, c, _ in sim.history if c is not None])
     assert np.all(np.abs(np.diff(commands, axis=0)) <= PROFILE.command.slew + 1e-9)
-
-
-@pytest.mark.parametrize(
-    ("around", "mode"),
-    [
-        ({"stop": True}, Mode.GUARD),
-        ({"console": False}, Mode.HOVER),
-        ({"learner_age": 61.0}, Mode.HOVER),
-    ],
-)
-def test_what_comes_from_beside_the_wire(flight, around, mode):
-    sim = flight().tracking(leg(0, time_scale=FAST, seconds=60.0))
-    sim.run(3.0)
-    sim.around = around
-    sim.run(0.04)
-    assert sim.mode is mode
-    assert sim.run(25.0, lambda: sim.mode is Mode.OFF)
-    assert sim.drone.crashed == ""
 
 
 def test_short_loss_of_motion_capture_needs_the_operator_again(flight):

@@ -21,9 +21,7 @@ from lafr_mjx.hil.legs import Leg
 from lafr_mjx.hil.operator import land, take_off
 from lafr_mjx.hil.plant import HilPlant
 from lafr_mjx.hil.profile import load_profile
-from lafr_mjx.hil.safety import Word
 from lafr_mjx.hil.session import Session
-from lafr_mjx.hil.spool import SpoolReader
 from lafr_mjx.tasks import load_task
 
 PROFILE = load_profile("sim")
@@ -101,103 +99,12 @@ def test_flight_recording_and_landing(session, capsys):
               f"{session.ended['ticks']} ticks ({session.priority})")  # fmt: skip
 
 
-def test_control_process_killed(session, capsys):
-    at_speed(session)
-    session.process("control").kill()
-    time.sleep(0.5)
-    log = drone_log(session)
-    fed = max(t for t, words in log if words[0] == "feedthrough")
-    after = [(t, words) for t, words in log if t > fed]
-    assert after and after[0][1][0] == "hover", "the pilot hovers without us"
-    with pytest.raises(RunError, match="control process has ended"):
-        session.wait("off", seconds=1.0, what="nothing")
-    # The independent stop brings it down.
-    wait_for(lambda: drone_log(session)[-1][1][0] == "land", 10.0, "landing by the stop process")
-    time.sleep(4.0)
-    assert not crashed(session)
-    session.close()
-    reader = SpoolReader(session.folder / "flight.spool")
-    ticks = [r for r in reader if r.topic == "/lafr_mjx/tick"]
-    assert len(ticks) > 150
-    assert (session.folder / "flight.bag").exists()
-    with capsys.disabled():
-        print(f"\n  killed: hover is in force {after[0][0] - fed:.2f} s after feedthrough began; "
-              f"log complete to {ticks[-1].time - ticks[0].time:.1f} s")  # fmt: skip
-
-
-def test_emergency_stop_while_the_control_process_hangs(session, capsys):
-    at_speed(session)
-    os.kill(session.process("control").pid, signal.SIGSTOP)
-    # Its last command is on the wire; the stop must not need it.
-    begin = time.monotonic()
-    session.stop()
-    wait_for(lambda: any("guard" in words for _, words in drone_log(session)), 1.0, "the guard")
-    took = time.monotonic() - begin
-    wait_for(lambda: drone_log(session)[-1][1][0] == "land", 5.0, "landing")
-    time.sleep(4.0)
-    assert not crashed(session)
-    os.kill(session.process("control").pid, signal.SIGCONT)
-    session.close()
-    assert took < 0.1
-    with capsys.disabled():
-        print(f"\n  emergency stop: guard {1e3 * took:.0f} ms after the key")
-
-
 def test_cut_beats_everything(session):
     at_speed(session)
     begin = time.monotonic()
     session.cut()
     wait_for(lambda: drone_log(session)[-1][1][1] == "disarmed", 1.0, "motors off")
     assert time.monotonic() - begin < 0.1
-
-
-# Fault, what must be seen, and the time [s] from the last good sample to the last command.
-INJECTED = [
-    ("mocap-drop@+0:4", "MOCAP_STALE", 0.06),
-    ("link-loss@+0:2", "STATE_STALE", 0.05),
-    ("mocap-jump@+0:5:0.8", "MOCAP_JUMP", 0.0),
-    ("latency@+0:5:0.2", "STATE_STALE", 0.05),
-    ("voltage@+0:8:13.0", "VOLTAGE", 0.0),
-]
-REPEATS = int(os.environ.get("LAFR_HIL_REALTIME_REPEATS", "1"))
-
-
-@pytest.mark.parametrize("attempt", range(REPEATS))
-def test_injected_faults_one_after_the_other(session, capsys, attempt):
-    for text, fault, bound in INJECTED:
-        seen = len(session.events)
-        at_speed(session)
-        time.sleep(attempt * 0.7)
-        session.inject(text)
-        session.wait("hover", "guard", "land", seconds=2.0, what="the reaction")
-        time.sleep(0.5)
-        new = [what for _, what in session.events[seen:]]
-        assert any(f"fault {fault}" in what for what in new), new
-        if fault == "MOCAP_JUMP":
-            time.sleep(1.5)
-            assert session.mode == "hover", "waits for the operator"
-            session.say(Word.LAND)
-        session.wait("off", seconds=30.0, what="the end")
-        assert not crashed(session)
-        reaction = reaction_s(session, fault)
-        with capsys.disabled():
-            print(f"\n  {text}: last command {1e3 * reaction:.0f} ms after the last good sample")
-        assert reaction <= bound + 0.025
-        # Once it is off and well again, the operator may begin anew.
-        wait_for(lambda: not session.status.get("faults"), 20.0, "the end of the fault")
-        end = time.monotonic() + 10.0
-        while session.mode != "preflight" and time.monotonic() < end:
-            session.say(Word.RESET)
-            time.sleep(0.3)
-
-
-def reaction_s(session, fault):
-    """From the wire's own record: from the last good sample to the last command."""
-    time.sleep(0.5)  # until it is on the disk
-    records = list(SpoolReader(session.folder / "flight.spool"))
-    sent = [r.time for r in records if r.topic.endswith("feedthrough_command")]
-    topic = "/mocap/sim/pose" if fault.startswith("MOCAP") else "/sim/agiros_pilot/state"
-    return sent[-1] - max(r.time for r in records if r.topic == topic and r.time <= sent[-1])
 
 
 def test_operators_process_killed(tmp_path):
@@ -242,15 +149,6 @@ def test_drone_process_killed(session):
     with pytest.raises(RunError, match="drone process has ended"):
         session.wait("nowhere", seconds=5.0, what="nothing")
     wait_for(lambda: session.mode in ("hover", "guard", "land"), 2.0, "leaving the policy")
-
-
-def test_control_ends_safely_on_ctrl_c(session):
-    at_speed(session)
-    os.kill(session.process("control").pid, signal.SIGINT)
-    wait_for(lambda: session.process("control").poll() is not None, 25.0, "the end")
-    assert session.process("control").returncode == 0
-    assert not crashed(session)
-    assert drone_log(session)[-1][1][1] == "disarmed"
 
 
 def test_command_line_flight(tmp_path):

@@ -164,3 +164,39 @@ def test_damaged_bag_is_named(tmp_path, content):
 def test_a_bag_of_others_has_no_flight(tmp_path):
     write_bag(tmp_path / "a.bag", [state_record(k) for k in range(10)])
     assert flights(read_records(tmp_path / "a.bag")) == {}
+
+
+def test_a_bag_of_another_version_is_refused(tmp_path):
+    from rosbags.rosbag1 import Writer
+    from rosbags.typesys import Stores, get_types_from_msg, get_typestore
+
+    text = m.message_type(TICK).definition.replace("float64 time_scale", "float64 other_name")
+    store = get_typestore(Stores.ROS1_NOETIC)
+    store.register(get_types_from_msg(text, "lafr_mjx_msgs/msg/Tick"))
+    with Writer(tmp_path / "a.bag") as writer:
+        other = writer.add_connection(TICK_TOPIC, "lafr_mjx_msgs/msg/Tick", typestore=store)
+        writer.write(other, 1, tick_record(0).data)
+    with pytest.raises(InputError, match=r"a\.bag: /lafr_mjx/tick holds .* with the digest"):
+        list(read_records(tmp_path / "a.bag"))
+
+
+def test_the_same_bag_can_be_replayed_and_fitted_to(tmp_path):
+    from lafr_mjx.logs.bag import read_bag
+
+    def command(k):
+        message = m.message_class("agiros_msgs/Command")(
+            m.header(1e9 + 0.02 * k, k), 0.0, False, 9.8, m.vector([k, 0.0, 0.0]), np.zeros(4)
+        )
+        return Record(
+            "/sim/agiros_pilot/feedthrough_command",
+            "agiros_msgs/Command",
+            50 + 0.02 * k,
+            1e9 + 0.02 * k,
+            m.encode("agiros_msgs/Command", message),
+        )
+
+    records = flight_records() + [command(k) for k in range(50)]
+    write_bag(tmp_path / "a.bag", sorted(records, key=lambda record: record.wall))
+    rollout, raw = flights(read_records(tmp_path / "a.bag"))[0], read_bag(tmp_path / "a.bag")
+    assert np.allclose(raw.position.values, rollout.sample.position)
+    assert np.allclose(raw.rate_command.values, rollout.command[:, 1:])

@@ -28,7 +28,7 @@ KINDS = {
     "guard": (None, "the pilot's guard triggers by itself"),
     "tilt": (100.0, "the reported attitude is rolled by so many degrees"),
     "outside": (8.0, "the reported position is off by so many metres along y"),
-    "reorder": (None, "every second state is sent again late"),
+    "reorder": (None, "every second state is one that was sent before, or an older one"),
 }
 """Kinds with the value that is taken if none is given, and what they do."""
 

@@ -80,7 +80,7 @@ class Drone:
         self._truths: deque[np.ndarray] = deque(maxlen=self._sensing_cycles + 1)
         self._frozen: Pose | None = None
         self._late: deque[tuple[float, Any, Any]] = deque()
-        self._sent_state: Estimate | None = None
+        self._said: deque[tuple[float, Estimate | None]] = deque(maxlen=4)
         self._cycles = 0
 
     def feedthrough(self, now: float, command: Any) -> None:
@@ -210,9 +210,6 @@ class Drone:
         if tilt is not None:
             half = np.radians(tilt) / 2.0
             state = estimate._replace(quaternion=np.array([np.cos(half), np.sin(half), 0.0, 0.0]))
-        if injector.on("reorder", now) and self._cycles % 2 and self._sent_state is not None:
-            state = self._sent_state
-        self._sent_state = state
         if injector.on("telemetry-stop", now) or injector.on("link-loss", now):
             state = None
         if injector.on("link-loss", now):
@@ -220,6 +217,10 @@ class Drone:
         clock = injector.value("clock-jump", now) or 0.0
         latency = injector.value("latency", now)
         stamp = now + clock
+        self._said.append((stamp, state))
+        if injector.on("reorder", now) and self._cycles % 2 and len(self._said) > 1:
+            # By turns the last one again, and one that is older still.
+            stamp, state = self._said[-2 if self._cycles % 4 == 1 else 0]
         if latency is not None or self._late:
             self._late.append((now + (latency or 0.0), (stamp, state), pose))
             state, pose = None, None

@@ -1,0 +1,339 @@
+# pyright: reportOptionalMemberAccess=false, reportArgumentType=false
+"""Every fault in real time: real processes, real wire, at hover and at speed.
+
+LAFR_HIL_REALTIME_REPEATS repeats each; LAFR_HIL_ONLY names a part of the faults. Reactions are
+read from the recording of the wire, so each of them also shows that it is complete.
+"""
+
+import os
+import resource
+import signal
+import time
+from typing import Any, NamedTuple
+
+import fault_table
+import numpy as np
+import pytest
+from realtime_rig import PROFILE, Flight
+from waiting import wait_for
+
+from lafr_mjx.errors import RunError
+from lafr_mjx.hil import messages as m
+from lafr_mjx.hil.bags import TICK_TOPIC, read_records
+from lafr_mjx.hil.safety import Word
+
+LIMITS = PROFILE.limits
+TICK_S = 0.02
+MARGIN_S = 0.005  # from a decision to the kernel, and the wire
+REPEATS = int(os.environ.get("LAFR_HIL_REALTIME_REPEATS", "1"))
+WHERE = ["at hover", "at speed"]
+STATE, MOCAP, TELEMETRY = (PROFILE.topic(name) for name in ("state", "mocap", "telemetry"))
+
+
+# ------------------------------------------------------------------ what a bad sample is
+
+
+def nothing(topic):
+    """None is bad: they just stop coming."""
+    return topic, lambda message, before: False
+
+
+def voltage(message, before):
+    return message.voltage < LIMITS.voltage_land_v
+
+
+def guarded(message, before):
+    return message.guard_triggered.data
+
+
+def jumped(message, before):
+    return before is not None and abs(message.pose.position.x - before.pose.position.x) > 0.3
+
+
+def frozen(message, before):
+    return before is not None and message.pose.position.x == before.pose.position.x
+
+
+def not_finite(message, before):
+    return not np.isfinite(message.pose.position.x)
+
+
+def inverted(message, before):
+    turn = message.pose.orientation
+    return 1.0 - 2.0 * (turn.x**2 + turn.y**2) < 0.0
+
+
+def outside(message, before):
+    return message.pose.position.y > PROFILE.fence.high[1]
+
+
+def stamp_jump(message, before):
+    if before is None:
+        return False
+    return abs(m.seconds(message.header.stamp) - m.seconds(before.header.stamp)) > 0.2
+
+
+class Case(NamedTuple):
+    """A fault of the drone's: what is injected, seen, and within which time commands stop."""
+
+    text: str
+    fault: str
+    bound: float  # s, from the last good sample to the last command
+    bad: Any  # topic, and which of its messages are bad
+    end: str = "off"  # hover: waits for the operator
+
+
+CASES = {
+    "motion capture stale": Case(
+        "mocap-drop@+0:4", "MOCAP_STALE", LIMITS.mocap_stale_s, nothing(MOCAP)),
+    "motion capture frozen": Case(
+        "mocap-freeze@+0:4", "MOCAP_FROZEN", LIMITS.mocap_frozen_s, (MOCAP, frozen)),
+    "motion capture jumps": Case(
+        "mocap-jump@+0:4:0.8", "MOCAP_JUMP", 0.0, (MOCAP, jumped), "hover"),
+    "input delayed": Case("latency@+0:4:0.2", "STATE_STALE", LIMITS.state_age_s, nothing(STATE)),
+    "state is not a number": Case(
+        "nan@+0:4", "STATE_STALE", LIMITS.state_age_s, (STATE, not_finite)),
+    "link lost": Case("link-loss@+0:2", "STATE_STALE", LIMITS.state_age_s, nothing(STATE)),
+    "pilot silent": Case(
+        "telemetry-stop@+0:4", "STATE_STALE", LIMITS.state_age_s, nothing(STATE)),
+    "vehicle's clock jumps": Case("clock-jump@+0:60", "CLOCK", 0.0, (STATE, stamp_jump), "hover"),
+    "battery low": Case("voltage@+0:8:13.0", "VOLTAGE", 0.0, (TELEMETRY, voltage)),
+    "upside down": Case("tilt@+0:3:100", "INVERTED", LIMITS.inverted_s, (STATE, inverted)),
+    "outside of the volume": Case("outside@+0:3", "OUTSIDE", 0.0, (STATE, outside)),
+    "pilot's guard": Case("guard@+0:0.1", "GUARDED", 0.0, (TELEMETRY, guarded)),
+}  # fmt: skip
+_only = os.environ.get("LAFR_HIL_ONLY", "")
+NAMES = [name for name in CASES if _only in name]
+
+
+@pytest.fixture(scope="module")
+def hangar(tmp_path_factory):
+    """Flights one after the other on one session, as long as it is usable."""
+    kept = {}
+
+    def take():
+        flight = kept.get("flight")
+        if flight is not None and not flight.usable():
+            flight.close()
+            kept.clear()
+            flight = None
+        if flight is None:
+            flight = kept["flight"] = Flight(tmp_path_factory.mktemp("hil"))
+        return flight
+
+    yield take
+    if "flight" in kept:
+        flight = kept["flight"]
+        flight.close()
+        spooled = [(r.topic, r.data) for r in flight.records()]
+        bagged = [(r.topic, r.data) for r in read_records(flight.folder / "flight.bag")]
+        assert len(bagged) == len(spooled) and set(bagged) == set(spooled), "the bag is complete"
+
+
+@pytest.fixture
+def alone(tmp_path):
+    """A session that does not outlive its test."""
+    flight = Flight(tmp_path / "hil")
+    yield flight
+    flight.close()
+
+
+@pytest.mark.parametrize("attempt", range(REPEATS))
+@pytest.mark.parametrize("where", WHERE)
+@pytest.mark.parametrize("name", NAMES)
+def test_fault(hangar, name, where, attempt):
+    case, flight = CASES[name], hangar().up(where)
+    session, seen = flight.session, len(flight.session.events)
+    time.sleep(1.5 * np.random.default_rng([attempt, len(name)]).random())
+    before = time.monotonic()
+    session.inject(case.text)
+    session.wait("hover", "guard", "land", seconds=3.0, what="the reaction")
+    time.sleep(0.3)
+    new = [what for _, what in session.events[seen:]]
+    assert any(f"fault {case.fault}" in what for what in new), new
+    records = [r for r in flight.records() if r.time > before - 1.0]
+    reaction, last = reaction_s(records, case.bad)
+    late = flight.bare.worst(before, last)
+    assert reaction <= case.bound + TICK_S + MARGIN_S + late, f"a bare loop was late by {late:.3f}"
+    fault_table.note("real time", name, where, max(0.0, reaction), case.bound, case.end)
+    # The recording goes on to the very last command.
+    ticks = [r.time for r in records if r.topic == TICK_TOPIC]
+    assert abs(ticks[-1] - last) < TICK_S + late
+    if case.end == "hover":
+        time.sleep(1.5)
+        assert session.mode == "hover", "waits for the operator"
+    else:
+        session.wait("off", seconds=40.0, what="the end")
+    assert not flight.crashed()
+    flight.down()
+
+
+def reaction_s(records, bad):
+    """(from the last good sample to the last command, when that was) by the wire's own record."""
+    topic, is_bad = bad
+    last = max(r.time for r in records if r.topic.endswith("feedthrough_command"))
+    good, before = None, None
+    for record in records:
+        if record.topic != topic or record.time > last:
+            continue
+        message = m.decode(record.kind, record.data)
+        if is_bad(message, before):
+            break
+        good, before = record.time, message
+    assert good is not None
+    return last - good, last
+
+
+# ------------------------------------------------------------------ our own processes
+
+
+@pytest.mark.parametrize("where", WHERE)
+@pytest.mark.parametrize(
+    ("seconds", "rung", "name"),
+    [(0.03, "baseline", "tick late by one period"), (0.055, "hover", "tick late by two periods")],
+)
+def test_control_process_overruns(hangar, where, seconds, rung, name):
+    """The process stands still for so long: the policy ends, and if for two periods, so do we."""
+    flight = hangar().up(where)
+    session, seen = flight.session, len(flight.session.events)
+    control = session.process("control").pid
+    begin = time.monotonic()
+    os.kill(control, signal.SIGSTOP)
+    time.sleep(seconds)
+    os.kill(control, signal.SIGCONT)
+    took = time.monotonic() - begin
+    session.wait("hover", "land", "off", seconds=8.0, what="hover")
+    new = [what for _, what in session.events[seen:]]
+    assert any("fault DEADLINE" in what for what in new), new
+    late = flight.bare.worst(begin, begin + 0.5)
+    if rung == "baseline" and took < 0.035 and late < 0.005:
+        assert not any("DEADLINES" in what for what in new), new
+    sent = [r.time for r in flight.records() if r.topic.endswith("feedthrough_command")]
+    if rung == "hover":
+        # After it goes on, at most the tick that was interrupted is still sent.
+        reaction = max(0.0, sent[-1] - begin - took)
+        assert reaction <= TICK_S + MARGIN_S + late
+        fault_table.note("real time", name, where, reaction, 0.0, "hover")
+    flight.down()
+
+
+@pytest.mark.parametrize("where", WHERE)
+def test_exception_in_a_tick(hangar, where):
+    flight = hangar().up(where)
+    session = flight.session
+    begin = time.monotonic()
+    session._send({"word": []})  # no word at all: what handles it raises
+    session.wait("guard", seconds=1.0, what="the guard")
+    sent = [r.time for r in flight.records() if r.topic.endswith("feedthrough_command")]
+    reaction, late = sent[-1] - begin, flight.bare.worst(begin, begin + 0.5)
+    assert reaction <= 0.1 + late
+    fault_table.note("real time", "exception in a tick", where, max(0.0, reaction), 0.1, "off")
+    session.wait("off", seconds=40.0, what="the end")
+    assert "TypeError" in (flight.folder / "errors.txt").read_text()
+    assert not flight.crashed()
+    flight.down()
+
+
+@pytest.mark.parametrize("where", WHERE)
+def test_disk_full(alone, where):
+    """The control process may write no more: recording stops with a warning, flying goes on."""
+    flight = alone.up(where)
+    session, control = flight.session, flight.session.process("control").pid
+    size = (flight.folder / "flight.spool").stat().st_size + 20_000
+    begin = time.monotonic()
+    resource.prlimit(control, resource.RLIMIT_FSIZE, (size, size))
+    wait_for(
+        lambda: any("recording has stopped" in text for _, text in session.events), 5.0,
+        "the warning",
+    )  # fmt: skip
+    told = time.monotonic() - begin
+    missed = session.status["missed"]
+    time.sleep(3.0)
+    late = flight.bare.worst(begin, time.monotonic())
+    if late < 0.01:
+        assert session.mode == "policy" and session.status["missed"] - missed <= 1
+    assert len(flight.records()) > 300, "what was written before can be read"
+    fault_table.note("real time", "disk full", where, told, None, "policy")
+    session.say(Word.LAND)
+    session.wait("off", seconds=40.0, what="landing")
+    assert not flight.crashed()
+
+
+@pytest.mark.parametrize("where", WHERE)
+def test_master_gone(alone, where):
+    flight = alone.up(where)
+    session = flight.session
+    begin = time.monotonic()
+    session._master.close()
+    session.wait("hover", seconds=8.0, what="hover")
+    reaction = time.monotonic() - begin
+    assert reaction <= LIMITS.master_s + 1.0
+    assert any("fault MASTER" in text for _, text in session.events)
+    bound = LIMITS.master_s
+    fault_table.note("real time", "ROS master gone", where, reaction, bound, "off")
+    session.wait("off", seconds=40.0, what="the end")
+    assert not flight.crashed()
+
+
+@pytest.mark.parametrize("attempt", range(REPEATS))
+@pytest.mark.parametrize("where", WHERE)
+def test_control_process_killed(alone, where, attempt):
+    flight = alone.up(where)
+    session, before = flight.session, len(flight.drone_log())
+    time.sleep(0.5 * attempt)
+    begin = time.monotonic()
+    session.process("control").kill()
+    wait_for(lambda: flight.drone_log()[before:], 1.0, "the pilot's time-out")
+    took, late = time.monotonic() - begin, flight.bare.worst(begin, begin + 0.5)
+    assert flight.drone_log()[-1][1][0] == "hover", "the pilot hovers without us"
+    bound = PROFILE.pilot.feedthrough_timeout_s
+    assert took <= bound + TICK_S + 0.01 + late
+    fault_table.note("real time", "our process killed", where, took, bound, "landed by the stop")
+    with pytest.raises(RunError, match="control process has ended"):
+        session.wait("off", seconds=1.0, what="nothing")
+    # The independent stop brings it down.
+    wait_for(lambda: flight.drone_log()[-1][1][0] == "land", 10.0, "landing by the stop process")
+    time.sleep(4.0)
+    assert not flight.crashed()
+    session.close()
+    ticks = [r for r in flight.records() if r.topic == TICK_TOPIC]
+    # The disk is written to about 5 times a second.
+    assert len(ticks) > 20 and begin - ticks[-1].time < 0.5 + late, "complete but for the last"
+    assert (flight.folder / "flight.bag").exists()
+
+
+@pytest.mark.parametrize("attempt", range(REPEATS))
+@pytest.mark.parametrize("where", WHERE)
+def test_emergency_stop_while_the_control_process_hangs(alone, where, attempt):
+    flight = alone.up(where)
+    session = flight.session
+    time.sleep(0.5 * attempt)
+    os.kill(session.process("control").pid, signal.SIGSTOP)
+    # Its last command is on the wire; the stop must not need it.
+    begin = time.monotonic()
+    session.stop()
+    wait_for(lambda: any("guard" in words for _, words in flight.drone_log()), 1.0, "the guard")
+    took, late = time.monotonic() - begin, flight.bare.worst(begin, begin + 0.5)
+    wait_for(lambda: flight.drone_log()[-1][1][0] == "land", 5.0, "landing")
+    time.sleep(4.0)
+    assert not flight.crashed()
+    os.kill(session.process("control").pid, signal.SIGCONT)
+    assert took < 0.1 + late
+    fault_table.note("real time", "emergency stop, control process hangs", where, took, 0.1, "land")
+
+
+@pytest.mark.parametrize("where", WHERE)
+def test_ctrl_c(alone, where):
+    flight = alone.up(where)
+    session, control = flight.session, flight.session.process("control")
+    begin = time.monotonic()
+    os.kill(control.pid, signal.SIGINT)
+    session.wait("hover", "land", seconds=1.0, what="hover")
+    wait_for(lambda: control.poll() is not None, 30.0, "the end")
+    assert control.returncode == 0
+    assert not flight.crashed()
+    assert flight.drone_log()[-1][1][1] == "disarmed"
+    sent = [r.time for r in flight.records() if r.topic.endswith("feedthrough_command")]
+    reaction, late = max(0.0, sent[-1] - begin), flight.bare.worst(begin, begin + 0.5)
+    assert reaction <= 0.1 + late
+    fault_table.note("real time", "Ctrl-C", where, reaction, 0.1, "off")

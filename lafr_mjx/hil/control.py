@@ -27,7 +27,7 @@ from lafr_mjx.errors import InputError
 from lafr_mjx.hil import messages as m
 from lafr_mjx.hil.bags import TICK, TICK_TOPIC
 from lafr_mjx.hil.console import Console
-from lafr_mjx.hil.legs import Leg, check_leg, load_leg, try_policy
+from lafr_mjx.hil.legs import Leg, check_leg, load_leg, try_leg
 from lafr_mjx.hil.link import Link, RosLink
 from lafr_mjx.hil.logic import Around, Decision, Logic
 from lafr_mjx.hil.pacer import Pacer
@@ -57,7 +57,8 @@ class Control:
         self._words: list[Word] = []
         self._signals = 0
         self._stop = self._quit = False
-        self._learner = 0.0  # when it was last heard; 0: there is none
+        self._learner = 0.0  # when it was last heard; 0: nobody waits for it
+        self._learner_cold = False  # there is one, and it is not ready yet
         self._loader = _Loader(logic.profile)
         self._latency = np.zeros(_MOST_TIMES, np.float32)  # s, from the state's receipt to send
         self._compute = np.zeros(_MOST_TIMES, np.float32)  # s, of a whole tick
@@ -94,6 +95,7 @@ class Control:
             console=not self._console_gone(now),
             stop=self._stop,
             learner_age=now - self._learner if self._learner else 0.0,
+            learner_cold=self._learner_cold,
             late=late,
             rates=self._rates,
         )
@@ -168,8 +170,9 @@ class Control:
                 self._words.append(Word.LAND)
             if isinstance(message.get("leg"), str):
                 self._loader.ask(Path(message["leg"]), self.logic.flyer.observations)
-            if "learner" in message:
-                self._learner = time.monotonic() if message["learner"] else 0.0
+            if message.get("learner") in ("none", "cold", "warm"):
+                self._learner_cold = message["learner"] == "cold"
+                self._learner = time.monotonic() if message["learner"] == "warm" else 0.0
         self.console.flush()
 
     def _leg(self) -> None:
@@ -316,9 +319,7 @@ class _Loader:
             path, observations = self._asked.get()
             try:
                 leg = load_leg(path)
-                trouble = check_leg(leg, self._profile)
-                if not trouble and leg.policy is not None:
-                    trouble = try_policy(leg.policy, observations)
+                trouble = check_leg(leg, self._profile) or try_leg(leg, observations)
                 self._done.put((None, f"{path.name}: {trouble}") if trouble else (leg, ""))
             except InputError as error:
                 self._done.put((None, str(error)))

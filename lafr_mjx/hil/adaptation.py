@@ -16,6 +16,8 @@ from typing import TYPE_CHECKING, Any
 
 from lafr_mjx.errors import RunError
 from lafr_mjx.hil.legs import load_leg
+from lafr_mjx.hil.operator import resume
+from lafr_mjx.hil.session import BrokenOffError
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -26,9 +28,12 @@ if TYPE_CHECKING:
     from lafr_mjx.types import Rollout
 
 _DOWN_S = 60.0  # hover, landing, off
+_RESUMES = 5  # faults after which the policy is asked for again, in a whole adaptation
 
 
-def wait_warm(learner: LearnerProcess, tell: Callable[[str], None], seconds: float = 1800.0) -> None:
+def wait_warm(
+    learner: LearnerProcess, tell: Callable[[str], None], seconds: float = 1800.0
+) -> None:
     """Until the learner has its base policy and all its programs."""
     end = time.monotonic() + seconds
     while not learner.warm:
@@ -68,6 +73,8 @@ class Adaptation:
         self._figures = figures
         self.frozen = ""  # why learning has stopped, if it has
         self._waits: tuple[int, Rollout] | None = None  # flown, and not yet learned from
+        self._resumes = 0
+        self._legs = 0  # asked for so far; a leg that is repeated gets a new number
 
     def fly(self) -> None:
         """Fly and store, until the learner is done."""
@@ -98,17 +105,31 @@ class Adaptation:
             session.check_alive()
             if learner.ended:
                 self._outlast(learner.ended)
-            if session.mode != "policy":
+            if session.mode != "policy" and not self._resumed():
                 self._keep()
                 raise RunError(f"the policy lost the vehicle; {session.trouble()}")
 
     def _leg(self, file: Path) -> None:
-        leg = load_leg(file)
-        self._session.stage = f"flight {leg.number}"
-        rollout = self._session.fly(leg, file)
-        self._waits = (leg.number, rollout)
-        self._folder.save_rollout(leg.number, rollout)
-        self._learner.answer(self._folder.path / "rollouts" / f"{leg.number:03d}.npz")
+        leg, session = load_leg(file), self._session
+        number = leg.number
+        session.stage = f"flight {number}"
+        while True:
+            try:
+                rollout = session.fly(leg._replace(number=self._legs))
+                break
+            except BrokenOffError:
+                if not self._resumed():
+                    raise
+            finally:
+                self._legs += 1
+        self._waits = (number, rollout)
+        self._folder.save_rollout(number, rollout)
+        self._learner.answer(self._folder.path / "rollouts" / f"{number:03d}.npz")
+
+    def _resumed(self) -> bool:
+        """The policy has the vehicle again after a fault that has passed."""
+        self._resumes += 1
+        return self._resumes <= _RESUMES and resume(self._session)
 
     def _learned(self, message: dict[str, Any]) -> None:
         record = message["learned"]

@@ -12,6 +12,7 @@ import argparse
 import contextlib
 import gc
 import json
+import math
 import queue
 import signal
 import socket
@@ -170,6 +171,8 @@ class Control:
                 self._words.append(Word.LAND)
             if isinstance(message.get("leg"), str):
                 self._loader.ask(Path(message["leg"]), self.logic.flyer.observations)
+            if message.get("rest"):
+                self.logic.flyer.rest()
             if message.get("learner") in ("none", "cold", "warm"):
                 self._learner_cold = message["learner"] == "cold"
                 self._learner = time.monotonic() if message["learner"] == "warm" else 0.0
@@ -239,6 +242,14 @@ class Control:
             events.append(f"recording has stopped: {self._told}")
         position = None if heard.state is None else np.round(heard.state.position, 3).tolist()
         speed = 0.0 if heard.state is None else float(np.linalg.norm(heard.state.velocity))
+        motion: dict[str, Any] = {}
+        if heard.state is not None:
+            upright = min(max(float(heard.state.rotation[2, 2]), -1.0), 1.0)
+            motion = {
+                "velocity": np.round(heard.state.velocity, 3).tolist(),
+                "turning": float(np.abs(heard.state.rates).max()),
+                "tilt": math.degrees(math.acos(upright)),
+            }
         error = None
         if decision.wanted is not None and heard.state is not None:
             away = decision.wanted.position - heard.state.position
@@ -259,6 +270,8 @@ class Control:
                     "telemetry_age": now - heard.telemetry_receipt,
                     "position": position,
                     "speed": speed,
+                    **motion,
+                    "learner_age": now - self._learner if self._learner else None,
                     "error": error,
                     "voltage": heard.voltage,
                     "armed": heard.armed,

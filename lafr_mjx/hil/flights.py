@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import contextlib
 import time
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
@@ -17,7 +16,7 @@ from lafr_mjx.hil.learner_setup import LearnerSetup
 from lafr_mjx.hil.legs import Leg
 from lafr_mjx.hil.live import view
 from lafr_mjx.hil.operator import keys, land, take_off
-from lafr_mjx.hil.report import AdaptationTable, flight_figures, unlearned_record
+from lafr_mjx.hil.report import AdaptationTable, unlearned_record
 from lafr_mjx.hil.session import Session
 
 if TYPE_CHECKING:
@@ -166,10 +165,7 @@ def _finish(
     records = folder.iterations()
     table = AdaptationTable(folder)
     table.ready(f"{flights.task.name} on {flights.where}, by what was sensed:")
-    if records:
-        summary = table.finish(seconds)
-    else:
-        summary = {"iterations": 0}
+    summary = table.finish(seconds) if records else {"iterations": 0}
     summary |= {"hil": hil}
     folder.write_summary(summary)
     print(

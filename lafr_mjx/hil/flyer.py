@@ -85,6 +85,7 @@ class Flyer:
         self.stage = "hold"
         self.leg: Leg | None = None
         self.coming: Leg | None = None
+        self._to_rest = False  # lap no further
         self.finished: list[int] = []  # legs that were flown to their end
         self.observations = np.zeros((0, SIZE))  # of the last leg that was flown with a policy
         self._baseline = geometric_controller(profile.command.limits)
@@ -113,7 +114,11 @@ class Flyer:
 
     def offer(self, leg: Leg) -> None:
         """The next leg; replaces one that has not begun."""
-        self.coming = leg
+        self.coming, self._to_rest = leg, False
+
+    def rest(self) -> None:
+        """Come to rest after the leg that is being flown, and hold there."""
+        self._to_rest = True
 
     def stop(self) -> int | None:
         """Give the vehicle back; the number of the leg that this breaks off, if any."""
@@ -241,9 +246,9 @@ class Flyer:
                 self.finished.append(self.leg.number)
                 if self._count:
                     self.observations = self._seen[: self._count].copy()
-                lap = self.leg.lap_on and self.coming is None
+                lap = self.leg.lap_on and self.coming is None and not self._to_rest
                 self.stage = "lap" if lap else "brake"
-        elif self.stage == "lap" and self.coming is not None:
+        elif self.stage == "lap" and (self.coming is not None or self._to_rest):
             self.stage = "brake"
         elif self.stage == "brake" and self._speed() < _AT_REST_MPS:
             self._rest(now)

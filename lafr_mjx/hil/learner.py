@@ -123,7 +123,9 @@ def work(setup: LearnerSetup, console: Console, folder: Path) -> None:
     _warm(state, task, settings, setup)
     leg = leg_of(0, policy, task.path, task.start_clock(start), 8.0, 0, lap_on=False)
     fastest = fastest_time_scale(leg, profile, start)
-    plant, run, frozen = RemotePlant(console, folder, setup.seed), 0, ""
+    asked = folder / "learner"
+    asked.mkdir(exist_ok=True)
+    plant, run, frozen = RemotePlant(console, asked, setup.seed), 0, ""
     console.send({"warm": True, "fastest": fastest})
     for iteration in range(setup.iterations):
         began = time.monotonic()
@@ -145,7 +147,7 @@ def work(setup: LearnerSetup, console: Console, folder: Path) -> None:
         state = _no_faster(learned, fastest)
         metrics = flight_metrics(flown.rollout, task, limits)
         record = record_of(metrics, flown, iteration, time.monotonic() - began)
-        file = folder / f"learned-{iteration:03d}.npz"
+        file = asked / f"learned-{iteration:03d}.npz"
         save_policy(file, state.policy)
         console.send({"learned": record | {"frozen": frozen}, "policy": str(file)})
     console.send({"done": True})
@@ -226,7 +228,7 @@ class _OnPaper:
         self, run: int, controller: Any, path: Any, clock: Any, seconds: float
     ) -> tuple[int, Rollout]:
         from lafr_mjx.reference.flatness import reference_at
-        from lafr_mjx.types import CONTROL_DT, COMMAND_HOVER, Rollout, State
+        from lafr_mjx.types import COMMAND_HOVER, CONTROL_DT, Rollout, State
 
         del controller
         ticks = round(seconds / CONTROL_DT)

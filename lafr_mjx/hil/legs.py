@@ -107,9 +107,7 @@ def load_leg(file: FilePath) -> Leg:
         if len(guarded):
             last_good = load_policy(file.with_name(f"{file.stem}-last-good.npz"))
             guard = Guard(last_good, float(guarded[0]), float(guarded[1]))
-    return Leg(
-        number, path, time_scale, ramp_s, seconds, policy, dither, seed, bool(lap_on), guard
-    )
+    return Leg(number, path, time_scale, ramp_s, seconds, policy, dither, seed, bool(lap_on), guard)
 
 
 def try_leg(leg: Leg, observations: np.ndarray) -> str:
@@ -152,8 +150,8 @@ def check_leg(leg: Leg, profile: Profile, margin_m: float = 0.0, speed_share: fl
     worst = int(np.argmax(excess))
     if not excess[worst] <= -margin_m:
         return (
-            f"its path comes too near to the fence: {excess[worst] + margin_m:.2f} m too far, with the "
-            f"stopping distance, at phase {phases[worst]:.2f} s"
+            f"its path comes too near to the fence: {excess[worst] + margin_m:.2f} m too far, with "
+            f"the stopping distance, at phase {phases[worst]:.2f} s"
         )
     speed = float(np.linalg.norm(velocities, axis=1).max())
     if not speed <= speed_share * profile.limits.speed_mps:

@@ -42,6 +42,10 @@ _TO_THE_START_S = 45.0  # the longest that the way to a leg's start may take
 _LANDING_S = 40.0  # the longest way down: hover, guard, a landing without a known height
 
 
+class BrokenOffError(RunError):
+    """A leg ended early, for the policy lost the vehicle."""
+
+
 class Session:
     """Starts and watches the processes. Use it as a context manager."""
 
@@ -192,30 +196,35 @@ class Session:
 
     # ------------------------------------------------------------- legs
 
-    def fly(self, leg: Leg, file: Path | None = None) -> Rollout:
-        """Have a leg flown and return what was recorded; raises if it is refused or broken.
-
-        Args:
-            leg: what to fly.
-            file: where it is, if it has been saved already.
-        """
+    def fly(self, leg: Leg) -> Rollout:
+        """Have a leg flown and return what was recorded; raises if it is refused or broken off."""
         trouble = check_leg(leg, self.profile)
         if trouble:
             raise RunError(f"leg {leg.number} is not flown: {trouble}")
         before, spool = len(self.refused), self.folder / "flight.spool"
         self._passed(spool)
-        self._send({"leg": str(file or save_leg(self.folder, leg))})
+        self._send({"leg": str(save_leg(self.folder, leg))})
         end = time.monotonic() + leg.seconds + _TO_THE_START_S
         while leg.number not in self.status.get("finished", []):
             self.check_alive()
             if len(self.refused) > before:
                 raise RunError(f"leg {leg.number} is refused: {self.refused[-1]}")
             if self.mode not in ("policy",):
-                raise RunError(f"leg {leg.number} was broken off; {self.trouble()}")
+                raise BrokenOffError(f"leg {leg.number} was broken off; {self.trouble()}")
             if time.monotonic() > end:
                 raise RunError(f"leg {leg.number} did not end; {self.trouble()}")
             time.sleep(0.02)
         return self._recorded(leg.number)
+
+    def rest(self, seconds: float = 10.0) -> bool:
+        """Have the vehicle come to rest where it laps; whether it did in this time."""
+        self._send({"rest": True})
+        end = time.monotonic() + seconds
+        while self.mode == "policy" and time.monotonic() < end:
+            if self.status.get("stage") == "hold":
+                return True
+            time.sleep(0.05)
+        return False
 
     def rollout(self, number: int) -> Rollout:
         """A recorded leg, from the whole recording."""

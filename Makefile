@@ -53,7 +53,7 @@ test-hil: $(STAMPS)/dev
 # What of it needs neither real time nor a flight: wire, messages, profiles, the state machine.
 test-hil-quick: $(STAMPS)/dev
 	$(BIN)/python -m pytest -p no:xdist $(addprefix tests/hil/test_, messages.py profile.py \
-		safety.py faults.py clocks.py wire.py)
+		safety.py faults.py clocks.py wire.py guard.py)
 
 # Every fault 20 times at random moments on a simulated clock, and 3 times in real time.
 soak: $(STAMPS)/dev

@@ -16,6 +16,7 @@ from lafr_mjx.hil.learner_setup import LearnerSetup
 from lafr_mjx.hil.legs import Leg
 from lafr_mjx.hil.live import view
 from lafr_mjx.hil.operator import keys, land, take_off
+from lafr_mjx.hil.realtime import prefer_operator
 from lafr_mjx.hil.report import AdaptationTable, unlearned_record
 from lafr_mjx.hil.session import Session
 
@@ -47,6 +48,7 @@ class Flights:
 
     def session(self, folder: RunFolder) -> Session:
         """Start the processes."""
+        prefer_operator()
         fans = self.task_name if self.task.fans else None
         return Session(
             self.profile, folder.path / "hil", master=self.master, host=self.host,

@@ -23,6 +23,7 @@ import numpy as np
 from lafr_mjx.errors import InputError, RunError
 from lafr_mjx.hil.console import Console
 from lafr_mjx.hil.learner_setup import LearnerSetup
+from lafr_mjx.hil.realtime import step_back
 
 if TYPE_CHECKING:
     from lafr_mjx.learner.adapt import Flown
@@ -84,7 +85,7 @@ def main() -> None:
 
 def _step_back() -> None:
     """Everything else in the air is more urgent. Must come before JAX."""
-    os.nice(NICENESS)
+    step_back(NICENESS)
     flags = os.environ.get("XLA_FLAGS", "")
     os.environ["XLA_FLAGS"] = f"{flags} --xla_cpu_multi_thread_eigen=false".strip()
     os.environ["OMP_NUM_THREADS"] = "1"

@@ -24,6 +24,18 @@ def prefer(priority: int = 10) -> str:
         return "ordinary priority"
 
 
+def prefer_operator() -> None:
+    """Put this process before ordinary ones, if that is allowed: master and console live in it."""
+    with contextlib.suppress(OSError):
+        os.setpriority(os.PRIO_PROCESS, 0, -5)
+
+
+def step_back(niceness: int) -> None:
+    """Put this process behind all others, whatever its starter's priority is."""
+    with contextlib.suppress(OSError):
+        os.setpriority(os.PRIO_PROCESS, 0, niceness)
+
+
 def background() -> None:
     """Put the calling thread behind the others of this process, but before all other processes.
 

@@ -85,6 +85,7 @@ class Check:
         from lafr_mjx.hil.legs import Leg
         from lafr_mjx.hil.operator import land, resume, take_off
         from lafr_mjx.hil.profile import load_profile
+        from lafr_mjx.hil.realtime import prefer_operator
         from lafr_mjx.hil.session import BrokenOffError, Session
         from lafr_mjx.tasks import load_task
 
@@ -96,6 +97,7 @@ class Check:
             print("Base policy (trained at the first time, then kept) ...", flush=True)
             policy = load_policy(_base_policy(folder))
         print("Starting the software drone ...", flush=True)
+        prefer_operator()
         with Session(load_profile("sim"), folder) as session:
             take_off(session)
             with _learner(folder, self.load):
@@ -154,8 +156,9 @@ def _learner(folder: Path, wanted: bool) -> Any:
     environment["XLA_FLAGS"] = "--xla_cpu_multi_thread_eigen=false"
     environment["OMP_NUM_THREADS"] = "1"
     script = (
-        "import os, subprocess, sys, itertools\n"
-        "os.nice(15)\n"
+        "import itertools, subprocess, sys\n"
+        "from lafr_mjx.hil.realtime import step_back\n"
+        "step_back(15)\n"
         "for i in itertools.count():\n"
         "    subprocess.run([sys.executable, '-m', 'lafr_mjx', 'adapt', 'figure8', '--scenario',\n"
         "        'wind5', '--engine', 'freebody', '--out', f'{sys.argv[1]}/load{i}'],\n"

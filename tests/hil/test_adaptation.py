@@ -1,4 +1,4 @@
-# pyright: reportOptionalMemberAccess=false, reportArgumentType=false
+# pyright: reportOptionalMemberAccess=false, reportArgumentType=false, reportOptionalSubscript=false
 """Adaptations through the wire, in real time: the whole way, and a learner that dies.
 
 Small effort: what is learned in it is not much, but every step is there.

@@ -33,7 +33,7 @@ from lafr_mjx.hil.link import Link, RosLink
 from lafr_mjx.hil.logic import Around, Decision, Logic
 from lafr_mjx.hil.pacer import Pacer
 from lafr_mjx.hil.profile import load_profile
-from lafr_mjx.hil.realtime import background, freeze_garbage, prefer
+from lafr_mjx.hil.realtime import background, freeze_garbage, prefer, stolen_s
 from lafr_mjx.hil.safety import Mode, Word
 from lafr_mjx.hil.spool import Record, SpoolWriter
 
@@ -69,6 +69,7 @@ class Control:
         self._counted: dict[str, tuple[int, float]] = {}
         self._rates: dict[str, float] = {}
         self._told = ""
+        self._stolen = stolen_s()
         self.errors = 0
 
     def run(self) -> None:
@@ -115,12 +116,23 @@ class Control:
         self.logic.prepare()
         self._listen()
         self._leg()
+        if late:
+            self._explain(late)
         if self.pacer.ticks % _RATE_TICKS == 0:
             self._measure(now)
+            self._stolen = stolen_s()
             gc.collect(0)
         if self.pacer.ticks % _STATUS_TICKS == 0 or self.logic.events:
             self._report(now, heard, decision)
         return late
+
+    def _explain(self, late: int) -> None:
+        """Who was it: a machine that takes the processor away cannot be told to wait."""
+        taken = stolen_s() - self._stolen
+        self._stolen += taken
+        self.logic.events.append(
+            f"late by {late} periods; the machine below took {1e3 * taken:.0f} ms away just before"
+        )
 
     # ------------------------------------------------------------- who may stop us
 

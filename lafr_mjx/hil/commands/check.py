@@ -85,7 +85,7 @@ class Check:
         from lafr_mjx.hil.legs import Leg
         from lafr_mjx.hil.operator import land, resume, take_off
         from lafr_mjx.hil.profile import load_profile
-        from lafr_mjx.hil.realtime import prefer_operator
+        from lafr_mjx.hil.realtime import prefer_operator, stolen_s
         from lafr_mjx.hil.session import BrokenOffError, Session
         from lafr_mjx.tasks import load_task
 
@@ -196,14 +196,6 @@ def _base_policy(folder: Path) -> Path:
         last = (done.stderr.strip().splitlines() or ["without a word"])[-1]
         raise RunError(f"the base policy cannot be trained: {last}")
     return file
-
-
-def stolen_s() -> float:
-    """Time that the hypervisor has taken from all cores since the start [s]; 0 if unknown."""
-    with contextlib.suppress(OSError, ValueError, IndexError):
-        fields = Path("/proc/stat").read_text(encoding="ascii").split("\n", 1)[0].split()
-        return int(fields[8]) / os.sysconf("SC_CLK_TCK")
-    return 0.0
 
 
 def _histogram(latency: np.ndarray) -> str:

@@ -53,7 +53,7 @@ test-hil: $(STAMPS)/dev
 # What of it needs neither real time nor a flight: wire, messages, profiles, the state machine.
 test-hil-quick: $(STAMPS)/dev
 	$(BIN)/python -m pytest -p no:xdist $(addprefix tests/hil/test_, messages.py profile.py \
-		safety.py faults.py clocks.py wire.py recording.py real_ros.py)
+		safety.py faults.py clocks.py wire.py recording.py real_ros.py guard.py)
 
 # Every fault SIMULATED times at random moments on a simulated clock, and REALTIME times in real
 # time; 0 leaves a part out. ONLY names faults: make soak SIMULATED=5 REALTIME=0 ONLY=clock

@@ -11,6 +11,7 @@ import tyro
 
 from lafr_mjx.errors import InputError, RunError
 from lafr_mjx.hil.commands.check import Check
+from lafr_mjx.hil.commands.compare import Compare
 from lafr_mjx.hil.commands.fly import Fly
 from lafr_mjx.hil.commands.master import RunMaster
 from lafr_mjx.hil.commands.replay import Replay
@@ -20,7 +21,7 @@ from lafr_mjx.hil.commands.stop import Stop
 _PROG = "python -m lafr_mjx.hil"
 _DESCRIPTION = """Flights on Agilicious drones, and on a software one.
 
-python -m lafr_mjx.hil fly figure8 --vehicle sim
+python -m lafr_mjx.hil fly figure8 --vehicle sim --scenario wind5
 
 python -m lafr_mjx.hil check
 
@@ -31,6 +32,7 @@ python -m lafr_mjx.hil replay flight.bag --task figure8
 _COMMANDS = {
     "fly": Fly,
     "check": Check,
+    "compare": Compare,
     "replay": Replay,
     "sim-drone": SimDrone,
     "stop": Stop,

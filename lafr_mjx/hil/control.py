@@ -12,6 +12,7 @@ import argparse
 import contextlib
 import gc
 import json
+import math
 import queue
 import signal
 import socket
@@ -27,12 +28,12 @@ from lafr_mjx.errors import InputError
 from lafr_mjx.hil import messages as m
 from lafr_mjx.hil.bags import TICK, TICK_TOPIC
 from lafr_mjx.hil.console import Console
-from lafr_mjx.hil.legs import Leg, check_leg, load_leg, try_policy
+from lafr_mjx.hil.legs import Leg, check_leg, load_leg, try_leg
 from lafr_mjx.hil.link import Link, RosLink
 from lafr_mjx.hil.logic import Around, Decision, Logic
 from lafr_mjx.hil.pacer import Pacer
 from lafr_mjx.hil.profile import load_profile
-from lafr_mjx.hil.realtime import background, freeze_garbage, prefer
+from lafr_mjx.hil.realtime import background, freeze_garbage, prefer, stolen_s
 from lafr_mjx.hil.safety import Mode, Word
 from lafr_mjx.hil.spool import Record, SpoolWriter
 
@@ -57,7 +58,8 @@ class Control:
         self._words: list[Word] = []
         self._signals = 0
         self._stop = self._quit = False
-        self._learner = 0.0  # when it was last heard; 0: there is none
+        self._learner = 0.0  # when it was last heard; 0: nobody waits for it
+        self._learner_cold = False  # there is one, and it is not ready yet
         self._loader = _Loader(logic.profile)
         self._latency = np.zeros(_MOST_TIMES, np.float32)  # s, from the state's receipt to send
         self._compute = np.zeros(_MOST_TIMES, np.float32)  # s, of a whole tick
@@ -67,6 +69,7 @@ class Control:
         self._counted: dict[str, tuple[int, float]] = {}
         self._rates: dict[str, float] = {}
         self._told = ""
+        self._stolen = stolen_s()
         self.errors = 0
 
     def run(self) -> None:
@@ -94,6 +97,7 @@ class Control:
             console=not self._console_gone(now),
             stop=self._stop,
             learner_age=now - self._learner if self._learner else 0.0,
+            learner_cold=self._learner_cold,
             late=late,
             rates=self._rates,
         )
@@ -112,12 +116,23 @@ class Control:
         self.logic.prepare()
         self._listen()
         self._leg()
+        if late:
+            self._explain(late)
         if self.pacer.ticks % _RATE_TICKS == 0:
             self._measure(now)
+            self._stolen = stolen_s()
             gc.collect(0)
         if self.pacer.ticks % _STATUS_TICKS == 0 or self.logic.events:
             self._report(now, heard, decision)
         return late
+
+    def _explain(self, late: int) -> None:
+        """Who was it: a machine that takes the processor away cannot be told to wait."""
+        taken = stolen_s() - self._stolen
+        self._stolen += taken
+        self.logic.events.append(
+            f"late by {late} periods; the machine below took {1e3 * taken:.0f} ms away just before"
+        )
 
     # ------------------------------------------------------------- who may stop us
 
@@ -168,8 +183,11 @@ class Control:
                 self._words.append(Word.LAND)
             if isinstance(message.get("leg"), str):
                 self._loader.ask(Path(message["leg"]), self.logic.flyer.observations)
-            if "learner" in message:
-                self._learner = time.monotonic() if message["learner"] else 0.0
+            if message.get("rest"):
+                self.logic.flyer.rest()
+            if message.get("learner") in ("none", "cold", "warm"):
+                self._learner_cold = message["learner"] == "cold"
+                self._learner = time.monotonic() if message["learner"] == "warm" else 0.0
         self.console.flush()
 
     def _leg(self) -> None:
@@ -236,6 +254,14 @@ class Control:
             events.append(f"recording has stopped: {self._told}")
         position = None if heard.state is None else np.round(heard.state.position, 3).tolist()
         speed = 0.0 if heard.state is None else float(np.linalg.norm(heard.state.velocity))
+        motion: dict[str, Any] = {}
+        if heard.state is not None:
+            upright = min(max(float(heard.state.rotation[2, 2]), -1.0), 1.0)
+            motion = {
+                "velocity": np.round(heard.state.velocity, 3).tolist(),
+                "turning": float(np.abs(heard.state.rates).max()),
+                "tilt": math.degrees(math.acos(upright)),
+            }
         error = None
         if decision.wanted is not None and heard.state is not None:
             away = decision.wanted.position - heard.state.position
@@ -256,6 +282,8 @@ class Control:
                     "telemetry_age": now - heard.telemetry_receipt,
                     "position": position,
                     "speed": speed,
+                    **motion,
+                    "learner_age": now - self._learner if self._learner else None,
                     "error": error,
                     "voltage": heard.voltage,
                     "armed": heard.armed,
@@ -316,9 +344,7 @@ class _Loader:
             path, observations = self._asked.get()
             try:
                 leg = load_leg(path)
-                trouble = check_leg(leg, self._profile)
-                if not trouble and leg.policy is not None:
-                    trouble = try_policy(leg.policy, observations)
+                trouble = check_leg(leg, self._profile) or try_leg(leg, observations)
                 self._done.put((None, f"{path.name}: {trouble}") if trouble else (leg, ""))
             except InputError as error:
                 self._done.put((None, str(error)))

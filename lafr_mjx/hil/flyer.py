@@ -7,6 +7,7 @@ It has no clock of its own: each tick is told the time and the newest state. All
 
 from __future__ import annotations
 
+import math
 from typing import TYPE_CHECKING, NamedTuple
 
 import numpy as np
@@ -21,6 +22,7 @@ from lafr_mjx.reference.splines import from_waypoints
 from lafr_mjx.types import COMMAND_HOVER, CONTROL_DT, GRAVITY, Reference, Sensed
 
 if TYPE_CHECKING:
+    from lafr_mjx.control.policy import Policy
     from lafr_mjx.hil.legs import Leg
     from lafr_mjx.hil.profile import Profile
     from lafr_mjx.reference.path import Path
@@ -83,6 +85,7 @@ class Flyer:
         self.stage = "hold"
         self.leg: Leg | None = None
         self.coming: Leg | None = None
+        self._to_rest = False  # lap no further
         self.finished: list[int] = []  # legs that were flown to their end
         self.observations = np.zeros((0, SIZE))  # of the last leg that was flown with a policy
         self._baseline = geometric_controller(profile.command.limits)
@@ -99,6 +102,7 @@ class Flyer:
         self._started = 0.0
         self._slow = False
         self._stamp = -np.inf
+        self._worst = 0.0  # m, largest error of the leg so far
         self._prepared: _Prepared | None = None
 
     def begin(self, now: float, position: np.ndarray) -> None:
@@ -110,7 +114,11 @@ class Flyer:
 
     def offer(self, leg: Leg) -> None:
         """The next leg; replaces one that has not begun."""
-        self.coming = leg
+        self.coming, self._to_rest = leg, False
+
+    def rest(self) -> None:
+        """Come to rest after the leg that is being flown, and hold there."""
+        self._to_rest = True
 
     def stop(self) -> int | None:
         """Give the vehicle back; the number of the leg that this breaks off, if any."""
@@ -149,7 +157,7 @@ class Flyer:
             age = min(max(now - stamp, -0.005), 0.1)
             seen = self._references(_OFFSETS - age)
         sensed = Sensed(state, np.asarray(stamp), np.asarray(now))
-        policy = self.leg.policy if self.leg is not None else None
+        policy = self._guarded(state, seen)
         flies = policy is not None and self.stage in ("track", "lap", "brake") and not baseline
         not_finite = False
         command = None
@@ -158,8 +166,9 @@ class Flyer:
                 state.position, state.velocity, state.rotation, seen, self._history
             )
             command = np.asarray(act(policy, observation), float)
-            command = command + self.leg.dither * self._rng.standard_normal(4)
-            command = np.clip(command, policy.limits.low, policy.limits.high)
+            if self.stage == "track":  # nobody learns from the other stages
+                command = command + self.leg.dither * self._rng.standard_normal(4)
+                command = np.clip(command, policy.limits.low, policy.limits.high)
             if self.stage == "track" and self._count < _MOST_TICKS:
                 self._seen[self._count] = observation
                 self._count += 1
@@ -201,9 +210,24 @@ class Flyer:
 
     # ------------------------------------------------------------- stages
 
+    def _guarded(self, state: State, seen: Reference) -> Policy | None:
+        """The policy that has the vehicle, after a look at the error."""
+        leg = self.leg
+        if leg is None or self.stage not in ("track", "lap", "brake"):
+            return None
+        away = np.asarray(seen.position[0]) - np.asarray(state.position)
+        self._worst = max(self._worst, math.hypot(*away))
+        if leg.guard is not None and leg.guard.tripped(self._worst):
+            return leg.guard.last_good
+        return leg.policy
+
     def _advanced(self, elapsed: float, slow: bool) -> clocks.Clock:
-        scale = 1.0 if self.leg is None or self.stage == "transfer" else self.leg.time_scale
-        target = _STANDSTILL if self.stage == "brake" else scale * (SLOW_DOWN if slow else 1.0)
+        leg = None if self.stage == "transfer" else self.leg
+        factor = SLOW_DOWN if slow else 1.0
+        if leg is not None and leg.guard is not None:
+            factor = max(factor, leg.guard.time_scale_factor(self._worst))
+        scale = factor * (1.0 if leg is None else leg.time_scale)
+        target = _STANDSTILL if self.stage == "brake" else scale
         return clocks.advance(clocks.with_time_scale(self._clock, target), elapsed)
 
     def _move(
@@ -222,9 +246,9 @@ class Flyer:
                 self.finished.append(self.leg.number)
                 if self._count:
                     self.observations = self._seen[: self._count].copy()
-                lap = self.leg.lap_on and self.coming is None
+                lap = self.leg.lap_on and self.coming is None and not self._to_rest
                 self.stage = "lap" if lap else "brake"
-        elif self.stage == "lap" and self.coming is not None:
+        elif self.stage == "lap" and (self.coming is not None or self._to_rest):
             self.stage = "brake"
         elif self.stage == "brake" and self._speed() < _AT_REST_MPS:
             self._rest(now)
@@ -252,6 +276,7 @@ class Flyer:
             self._rng = np.random.default_rng(leg.seed)
             self._memory = self._baseline.start() if leg.policy is not None else self._memory
             self._count, self._started, self.stage = 0, now, "track"
+            self._worst = 0.0
 
     def _rest(self, now: float) -> None:
         """Hold where the reference is now."""

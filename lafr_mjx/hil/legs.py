@@ -13,6 +13,7 @@ import numpy as np
 from lafr_mjx.control.policy import Policy, act
 from lafr_mjx.control.policy_file import load_policy, save_policy
 from lafr_mjx.errors import InputError
+from lafr_mjx.hil.guard import Guard
 from lafr_mjx.reference.flatness import reference_state
 from lafr_mjx.reference.path import DEGREE, Path, lap_s
 
@@ -22,6 +23,9 @@ if TYPE_CHECKING:
     from lafr_mjx.hil.profile import Profile
 
 MOST_SECONDS = 120.0
+MOST_ERROR_M = 2.0  # a larger error is a crash: no guard may wait for it
+ERROR_ROOM_M = 0.35  # between the planned flight and the fence, when a learner plans
+SPEED_SHARE = 0.9  # of the trip's speed that a learner may plan with
 _MOST_SATURATED = 0.5  # share of commands at a limit on the last flight
 
 
@@ -37,15 +41,19 @@ class Leg(NamedTuple):
     dither: np.ndarray  # [4] standard deviation of the noise added: m/s², rad/s
     seed: int
     lap_on: bool  # go on along the path until the next leg is there
+    guard: Guard | None = None  # behind the policy
 
 
 def save_leg(folder: FilePath, leg: Leg) -> FilePath:
-    """Write a leg and its policy; the files appear whole or not at all."""
+    """Write a leg and its policies; the files appear whole or not at all."""
     name = f"leg-{leg.number:03d}"
-    if leg.policy is not None:
-        partial = folder / f".{name}-policy.npz"
-        save_policy(partial, leg.policy)
-        partial.replace(folder / f"{name}-policy.npz")
+    policies = {"policy": leg.policy, "last-good": leg.guard.last_good if leg.guard else None}
+    for what, policy in policies.items():
+        if policy is not None:
+            partial = folder / f".{name}-{what}.npz"
+            save_policy(partial, policy)
+            partial.replace(folder / f"{name}-{what}.npz")
+    guard = () if leg.guard is None else (leg.guard.slow_from, leg.guard.error_limit)
     partial = folder / f".{name}.npz"
     with partial.open("wb") as file:
         np.savez(
@@ -57,6 +65,7 @@ def save_leg(folder: FilePath, leg: Leg) -> FilePath:
             timing=np.array([leg.time_scale, leg.ramp_s, leg.seconds]),
             dither=np.asarray(leg.dither, float),
             options=np.array([leg.seed, leg.lap_on, leg.policy is not None], np.int64),
+            guard=np.array(guard, float),
         )
     final = folder / f"{name}.npz"
     partial.replace(final)
@@ -72,6 +81,7 @@ def load_leg(file: FilePath) -> Leg:
             time_scale, ramp_s, seconds = (float(x) for x in arrays["timing"])
             dither = np.array(arrays["dither"], float)
             seed, lap_on, with_policy = (int(x) for x in arrays["options"])
+            guarded = np.array(arrays["guard"], float)
     except Exception as error:  # a damaged file makes its readers raise almost anything
         raise InputError(f"{file}: cannot be read as a leg: {error}") from error
     segments = len(path.breaks) - 1
@@ -86,13 +96,27 @@ def load_leg(file: FilePath) -> Leg:
         and 0.0 <= ramp_s <= 60.0
         and 0.0 < seconds <= MOST_SECONDS
         and bool(np.all((dither >= 0.0) & (dither <= 2.0)))
+        and guarded.shape in ((0,), (2,))
+        and bool(np.all((guarded > 0.0) & (guarded <= MOST_ERROR_M)))
     )
     if not good:
         raise InputError(f"{file}: is not a leg that can be flown")
-    policy = None
+    policy, guard = None, None
     if with_policy:
         policy = load_policy(file.with_name(f"{file.stem}-policy.npz"))
-    return Leg(number, path, time_scale, ramp_s, seconds, policy, dither, seed, bool(lap_on))
+        if len(guarded):
+            last_good = load_policy(file.with_name(f"{file.stem}-last-good.npz"))
+            guard = Guard(last_good, float(guarded[0]), float(guarded[1]))
+    return Leg(number, path, time_scale, ramp_s, seconds, policy, dither, seed, bool(lap_on), guard)
+
+
+def try_leg(leg: Leg, observations: np.ndarray) -> str:
+    """Why the policies of a leg must not fly, judged by the last flight; empty if they may."""
+    trouble = "" if leg.policy is None else try_policy(leg.policy, observations)
+    if not trouble and leg.guard is not None:
+        trouble = try_policy(leg.guard.last_good, observations)
+        trouble = f"the last good policy: {trouble}" if trouble else ""
+    return trouble
 
 
 def try_policy(policy: Policy, observations: np.ndarray) -> str:
@@ -111,11 +135,12 @@ def try_policy(policy: Policy, observations: np.ndarray) -> str:
     return ""
 
 
-def check_leg(leg: Leg, profile: Profile) -> str:
+def check_leg(leg: Leg, profile: Profile, margin_m: float = 0.0, speed_share: float = 1.0) -> str:
     """Why a leg must not be flown there, judged by its reference; empty if it may.
 
     The reference, with its stopping distance, must stay within the fence, and below the trips of
-    speed and tilt: a flight that goes as planned must not trip.
+    speed and tilt: a flight that goes as planned must not trip. With a margin, a flight that
+    errs by so much need not trip either.
     """
     phases = np.linspace(0.0, float(lap_s(leg.path)), 400)
     with np.errstate(all="ignore"):
@@ -123,14 +148,14 @@ def check_leg(leg: Leg, profile: Profile) -> str:
     positions, velocities = np.asarray(reference.position), np.asarray(reference.velocity)
     excess = [profile.fence.excess(p, v) for p, v in zip(positions, velocities, strict=True)]
     worst = int(np.argmax(excess))
-    if not excess[worst] <= 0.0:
+    if not excess[worst] <= -margin_m:
         return (
-            f"its path comes too near to the fence: {excess[worst]:.2f} m too far, with the "
-            f"stopping distance, at phase {phases[worst]:.2f} s"
+            f"its path comes too near to the fence: {excess[worst] + margin_m:.2f} m too far, with "
+            f"the stopping distance, at phase {phases[worst]:.2f} s"
         )
     speed = float(np.linalg.norm(velocities, axis=1).max())
-    if not speed <= profile.limits.speed_mps:
-        return f"it goes at {speed:.1f} m/s; allowed are {profile.limits.speed_mps:g}"
+    if not speed <= speed_share * profile.limits.speed_mps:
+        return f"it goes at {speed:.1f} m/s; allowed are {speed_share * profile.limits.speed_mps:g}"
     tilt = float(np.degrees(np.arccos(np.clip(reference.rotation[:, 2, 2].min(), -1.0, 1.0))))
     if not tilt <= profile.limits.tilt_deg:
         return f"it tilts by {tilt:.0f} degrees; allowed are {profile.limits.tilt_deg:g}"
@@ -138,3 +163,21 @@ def check_leg(leg: Leg, profile: Profile) -> str:
     if not low <= positions[:, 2].min() <= positions[:, 2].max() <= high:
         return f"it leaves the altitudes from {low:g} to {high:g} m"
     return ""
+
+
+def fastest_time_scale(leg: Leg, profile: Profile, slowest: float) -> float:
+    """Smallest time scale at which a leg's path may be flown there with room for errors.
+
+    `slowest` is returned if nothing faster may be flown; whether that one may is not asked.
+    """
+
+    def allowed(scale: float) -> bool:
+        return not check_leg(
+            leg._replace(time_scale=scale), profile, margin_m=ERROR_ROOM_M, speed_share=SPEED_SHARE
+        )
+
+    low, high = 0.02, slowest
+    for _ in range(30):
+        middle = 0.5 * (low + high)
+        low, high = (low, middle) if allowed(middle) else (middle, high)
+    return high

@@ -31,6 +31,7 @@ class Around(NamedTuple):
     console: bool = True
     stop: bool = False
     learner_age: float = 0.0
+    learner_cold: bool = False  # there is a learner, and it is not ready yet
     late: int = 0  # periods by which the last tick was late
     rates: dict[str, float] | None = None  # messages per second by topic, if measured
 
@@ -255,6 +256,8 @@ def preflight(
     checks.append(Check("sole commander", not heard.intruders, f"{others} publishes commands"))
     if heard.unseen:
         checks.append(Check("transport", True, heard.unseen))
+    detail = "it is still preparing" if around.learner_cold else "ready, or nobody learns"
+    checks.append(Check("learner warm", not around.learner_cold, detail))
     serious = sorted(f.text for f in faults if f.rung >= Rung.HOVER and f not in AIRBORNE_ONLY)
     checks.append(Check("no fault", not serious, "; ".join(serious) or "none"))
     return checks

@@ -61,8 +61,30 @@ def take_off(session: Session) -> None:
             session.say(Word.POLICY)  # it was not settled yet
 
 
+def resume(session: Session, seconds: float = 10.0) -> bool:
+    """After a fault that has passed, ask for the policy again; whether it got the vehicle.
+
+    Only on the software drone: with a real one nobody but a person decides that, and the flight
+    ends.
+    """
+    if not session.profile.simulated:
+        return False
+    end = time.monotonic() + seconds
+    while time.monotonic() < end:
+        session.check_alive()
+        if session.mode not in ("hover", "policy"):
+            return False  # on its way down
+        if session.mode == "policy" and session.status.get("rung") != "BASELINE":
+            return True
+        if session.mode == "hover" and not session.status.get("faults"):
+            session.say(Word.POLICY)
+        time.sleep(0.5)
+    return False
+
+
 def land(session: Session) -> None:
-    """Hover, land, motors off."""
+    """Come to rest, hover, land, motors off."""
+    session.rest()
     session.say(Word.LAND)
     session.wait("off", seconds=40.0, what="landing")
 

@@ -2,7 +2,7 @@
 
 `Plant` of `lafr_mjx/learner/adapt.py` is the seam: what learns on the simulated plant learns here.
 A flight blocks in real time. The controllers that a learner flies are turned into what the
-control process can load: a policy file with its dither, or the baseline.
+control process can load: policy files with dither and guard, or the baseline.
 """
 
 from __future__ import annotations
@@ -15,6 +15,7 @@ from lafr_mjx import mlp
 from lafr_mjx.control.geometric import GeometricController
 from lafr_mjx.control.policy import Policy
 from lafr_mjx.errors import InputError
+from lafr_mjx.hil.guard import DITHER, Guard
 from lafr_mjx.hil.legs import Leg
 from lafr_mjx.reference.path import Path
 from lafr_mjx.types import CommandLimits
@@ -24,9 +25,6 @@ if TYPE_CHECKING:
     from lafr_mjx.hil.session import Session
     from lafr_mjx.reference.clock import Clock
     from lafr_mjx.types import Rollout
-
-_DITHER = np.array([0.6, 0.4, 0.4, 0.4])
-"""Standard deviation of the dither at strength 1, as in the learner's `GuardedPolicy`."""
 
 
 class HilPlant:
@@ -52,37 +50,61 @@ class HilPlant:
         self, run: int, controller: Controller, path: Path, clock: Clock, seconds: float
     ) -> tuple[int, Rollout]:
         """Fly along a path from rest in hover at its start; blocks until it is flown."""
-        policy, dither = as_flown(controller)
-        leg = Leg(
-            number=run,
-            path=Path(*(np.asarray(field, float) for field in path)),
-            time_scale=float(np.asarray(clock.time_scale)),
-            ramp_s=float(np.asarray(clock.ramp_s)),
-            seconds=float(seconds),
-            policy=policy,
-            dither=dither,
-            seed=1000 * self._seed + run,
-            lap_on=self.lap_on,
-        )
+        leg = leg_of(run, controller, path, clock, seconds, self._seed, lap_on=self.lap_on)
         return run + 1, self.session.fly(leg)
 
 
-def as_flown(controller: Any) -> tuple[Policy | None, np.ndarray]:
-    """A controller in the form that the control process flies: policy (or None) and dither [4].
+def leg_of(
+    number: int,
+    controller: Controller,
+    path: Path,
+    clock: Clock,
+    seconds: float,
+    seed: int,
+    *,
+    lap_on: bool,
+) -> Leg:
+    """A flight as the control process can make it."""
+    policy, dither, guard = as_flown(controller)
+    return Leg(
+        number=number,
+        path=Path(*(np.asarray(field, float) for field in path)),
+        time_scale=float(np.asarray(clock.time_scale)),
+        ramp_s=float(np.asarray(clock.ramp_s)),
+        seconds=float(seconds),
+        policy=policy,
+        dither=dither,
+        seed=1000 * seed + number,
+        lap_on=lap_on,
+        guard=guard,
+    )
 
-    Known are the geometric controller (flown as the baseline), a `Policy`, and a policy behind a
-    guard, as the learner flies it: there the ladder of the safety machine is the guard.
+
+def as_flown(controller: Any) -> tuple[Policy | None, np.ndarray, Guard | None]:
+    """A controller in the form that the control process flies: policy, dither [4], guard.
+
+    Known are the geometric controller (None: flown as the baseline), a `Policy`, and a policy
+    behind the learner's guard (`lafr_mjx/learner/guarded.py`).
     """
     if isinstance(controller, GeometricController):
-        return None, np.zeros(4)
-    guarded = hasattr(controller, "policy") and hasattr(controller, "dither")
-    policy = controller.policy if guarded else controller
-    if not isinstance(policy, Policy):
+        return None, np.zeros(4), None
+    if isinstance(controller, Policy):
+        return _plain(controller), np.zeros(4), None
+    if not isinstance(getattr(controller, "last_good", None), Policy):
         raise InputError(f"a {type(controller).__name__} cannot be flown on a drone")
+    guard = Guard(
+        _plain(controller.last_good),
+        float(np.asarray(controller.slow_from)),
+        float(np.asarray(controller.error_limit)),
+    )
+    return _plain(controller.policy), float(np.asarray(controller.dither)) * DITHER, guard
+
+
+def _plain(policy: Policy) -> Policy:
+    """A policy of NumPy arrays."""
     layers = tuple(
         mlp.Layer(np.asarray(layer.weight, np.float32), np.asarray(layer.bias, np.float32))
         for layer in policy.layers
     )
     limits = CommandLimits(*(np.asarray(side, np.float32) for side in policy.limits))
-    strength = float(np.asarray(controller.dither)) if guarded else 0.0
-    return Policy(layers, limits), strength * _DITHER
+    return Policy(layers, limits)

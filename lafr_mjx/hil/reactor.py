@@ -20,10 +20,13 @@ if TYPE_CHECKING:
 _TICK_S = 0.05
 _BUDGET = 20  # rounds in 10 ms; the traffic of a drone needs about 6
 _REST_S = 0.001
+_URGENT_S = 0.001  # the control loop has the interpreter for itself after what it waits for
 
 
 class Channel:
     """A socket in the loop. Subclasses handle what arrives."""
+
+    urgent = False  # somebody waits for what arrives here: let them work before anything else
 
     def __init__(self, reactor: Reactor, sock: socket.socket) -> None:
         sock.setblocking(False)
@@ -120,6 +123,8 @@ class Reactor:
                             pass
                 else:
                     self._guarded(key.data, key.data.ready, mask)
+                    if key.data.urgent:
+                        time.sleep(_URGENT_S)
             while self._posted:
                 self._guarded(None, self._posted.popleft())
             now = time.monotonic()

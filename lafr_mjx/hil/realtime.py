@@ -24,6 +24,18 @@ def prefer(priority: int = 10) -> str:
         return "ordinary priority"
 
 
+def prefer_operator() -> None:
+    """Put this process before ordinary ones, if that is allowed: master and console live in it."""
+    with contextlib.suppress(OSError):
+        os.setpriority(os.PRIO_PROCESS, 0, -5)
+
+
+def step_back(niceness: int) -> None:
+    """Put this process behind all others, whatever its starter's priority is."""
+    with contextlib.suppress(OSError):
+        os.setpriority(os.PRIO_PROCESS, 0, niceness)
+
+
 def background() -> None:
     """Put the calling thread behind the others of this process, but before all other processes.
 
@@ -33,6 +45,13 @@ def background() -> None:
     with contextlib.suppress(OSError):
         if os.sched_getscheduler(0) == os.SCHED_FIFO:
             os.sched_setscheduler(0, os.SCHED_FIFO, os.sched_param(1))
+
+
+def stolen_s() -> float:
+    """Time that the machine below has taken from all cores since the start [s]; 0 if unknown."""
+    with contextlib.suppress(OSError, ValueError, IndexError), open("/proc/stat", "rb") as file:
+        return int(file.readline().split()[8]) / os.sysconf("SC_CLK_TCK")
+    return 0.0
 
 
 def freeze_garbage() -> None:

@@ -6,8 +6,12 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
+from lafr_mjx.experiments.adaptation_report import AdaptationReport
+
 if TYPE_CHECKING:
+    from lafr_mjx.experiments.run_folder import RunFolder
     from lafr_mjx.hil.profile import Profile
+    from lafr_mjx.tasks import Task
     from lafr_mjx.types import Rollout
 
 COLUMNS = ("flight", "s", "lap s", "peak m/s", "RMSE m", "peak error m", "state age ms")
@@ -51,3 +55,45 @@ def flight_figures(rollout: Rollout, task: str | None, profile: Profile) -> dict
         "peak_error_m": float(error.max()),
         "state_age_ms": age,
     }
+
+
+def unlearned_record(
+    rollout: Rollout, task: Task, profile: Profile, number: int, time_scale: float
+) -> dict[str, Any]:
+    """The line of `iterations.jsonl` of a flight that nothing was learned from."""
+    from dataclasses import asdict
+
+    from lafr_mjx.metrics import flight_metrics
+
+    figures = asdict(flight_metrics(rollout, task, profile.command.limits))
+    nothing = dict.fromkeys(("residual_loss", "predicted_peak_error_m", "inflation",
+                             "trust_region"))  # fmt: skip
+    lists = ("candidates", "candidate_nominal_errors_m", "candidate_stressed_errors_m")
+    return {
+        "iteration": number,
+        "time_scale": time_scale,
+        **figures,
+        **nothing,
+        "bound_by": "not learned",
+        "new_policy": False,
+        **{name: [] for name in lists},
+        "wall_s": figures["flight_time_s"],
+    }
+
+
+class AdaptationTable(AdaptationReport):
+    """The report of an adaptation, made when the flight is over."""
+
+    def __init__(self, folder: RunFolder) -> None:
+        from rich.console import Console
+
+        from lafr_mjx.experiments.adaptation import AdaptationJob
+
+        self.folder = folder
+        given = folder.config["run"]
+        # A fixed controller has no method that could be run again.
+        method = given["method"] if folder.config["hil"]["learns"] else "geometric"
+        self.job = AdaptationJob.build(**{**given, "method": method})
+        self.console = Console(highlight=False)
+        self.flown_s = 0.0
+        self._status = None

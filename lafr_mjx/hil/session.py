@@ -20,12 +20,13 @@ import time
 from typing import TYPE_CHECKING, Any
 
 from lafr_mjx.errors import RunError
-from lafr_mjx.hil.bags import flights, read_records, write_bag
+from lafr_mjx.hil.bags import TICK, TICK_TOPIC, flights, read_records, write_bag
 from lafr_mjx.hil.console import Console
 from lafr_mjx.hil.legs import check_leg, save_leg
 from lafr_mjx.hil.master import Master
+from lafr_mjx.hil.messages import decode
 from lafr_mjx.hil.node import LOOPBACK
-from lafr_mjx.hil.spool import SpoolReader
+from lafr_mjx.hil.spool import Record, SpoolReader
 from lafr_mjx.hil.transport import check_address, is_bridge
 
 if TYPE_CHECKING:
@@ -38,7 +39,12 @@ if TYPE_CHECKING:
     from lafr_mjx.types import Rollout
 
 _BEAT_S = 0.2
+_TO_THE_START_S = 45.0  # the longest that the way to a leg's start may take
 _LANDING_S = 40.0  # the longest way down: hover, guard, a landing without a known height
+
+
+class BrokenOffError(RunError):
+    """A leg ended early, for the policy lost the vehicle."""
 
 
 class Session:
@@ -75,11 +81,13 @@ class Session:
         self.refused: list[str] = []
         self.ended: dict[str, Any] | None = None
         self.priority = ""
+        self.table: list[dict[str, Any]] = []  # figures of the flights so far, for the view
+        self.stage = ""  # what the learner does, for the view
         self._master = None
         self._processes: dict[str, subprocess.Popen[bytes]] = {}
         self._lock = threading.Lock()
         self._closing = False
-        self._learner = False
+        self._tail: SpoolReader | None = None
         self._started = time.monotonic()
         self._log = (folder / "events.txt").open("a", encoding="utf-8", buffering=1)
         try:
@@ -113,18 +121,18 @@ class Session:
 
     def say(self, word: Word) -> None:
         """The operator's word."""
-        self._note(f"operator: {word.value}")
+        self.note(f"operator: {word.value}")
         self._send({"word": word.value})
 
     def stop(self) -> None:
         """Emergency: guard, then land, by both processes."""
-        self._note("operator: STOP")
+        self.note("operator: STOP")
         self._send({"stop": True})
         self._to_stop(b"stop\n")
 
     def cut(self) -> None:
         """Emergency: motors off, by the independent process."""
-        self._note("operator: CUT")
+        self.note("operator: CUT")
         self._to_stop(b"off\n")
 
     def inject(self, text: str) -> None:
@@ -142,10 +150,13 @@ class Session:
                 raise RunError("the software drone does not listen for faults")
             time.sleep(0.1)
 
-    def learner(self, here: bool) -> None:
-        """The learner is at work (then its heartbeat is watched), or is not."""
-        self._learner = here
-        self._send({"learner": here})
+    def learner(self, state: str) -> None:
+        """What is known of the learner: `cold` (do not arm yet), `warm` (a heartbeat), `none`.
+
+        After the first `warm` the control process expects to hear it again, within the time that
+        the profile gives it, until `none`.
+        """
+        self._send({"learner": state})
 
     # ------------------------------------------------------------- waiting
 
@@ -160,7 +171,7 @@ class Session:
         while time.monotonic() < end:
             if self.mode in modes:
                 return self.mode
-            self._check_alive()
+            self.check_alive()
             time.sleep(0.02)
         raise RunError(f"{what} did not happen within {seconds:g} s; {self.trouble()}")
 
@@ -171,7 +182,7 @@ class Session:
             checks = self.status.get("checks", [])
             if self.mode == "preflight" and checks and all(good for _, good, _ in checks):
                 return
-            self._check_alive()
+            self.check_alive()
             time.sleep(0.05)
         raise RunError(f"not ready to fly after {seconds:g} s; {self.trouble()}")
 
@@ -186,38 +197,66 @@ class Session:
 
     # ------------------------------------------------------------- legs
 
-    def fly(self, leg: Leg, seconds: float | None = None) -> Rollout:
-        """Have a leg flown and return what was recorded; raises if it is refused or broken."""
+    def fly(self, leg: Leg) -> Rollout:
+        """Have a leg flown and return what was recorded; raises if it is refused or broken off."""
         trouble = check_leg(leg, self.profile)
         if trouble:
             raise RunError(f"leg {leg.number} is not flown: {trouble}")
-        before = len(self.refused)
+        before, spool = len(self.refused), self.folder / "flight.spool"
+        self._passed(spool)
         self._send({"leg": str(save_leg(self.folder, leg))})
-        end = time.monotonic() + (seconds or leg.seconds + 45.0)
+        end = time.monotonic() + leg.seconds + _TO_THE_START_S
         while leg.number not in self.status.get("finished", []):
-            self._check_alive()
+            self.check_alive()
             if len(self.refused) > before:
                 raise RunError(f"leg {leg.number} is refused: {self.refused[-1]}")
             if self.mode not in ("policy",):
-                raise RunError(f"leg {leg.number} was broken off; {self.trouble()}")
+                raise BrokenOffError(f"leg {leg.number} was broken off; {self.trouble()}")
             if time.monotonic() > end:
                 raise RunError(f"leg {leg.number} did not end; {self.trouble()}")
             time.sleep(0.02)
-        return self.rollout(leg.number)
+        return self._recorded(leg.number)
+
+    def rest(self, seconds: float = 10.0) -> bool:
+        """Have the vehicle come to rest where it laps; whether it did in this time."""
+        self._send({"rest": True})
+        end = time.monotonic() + seconds
+        while self.mode == "policy" and time.monotonic() < end:
+            if self.status.get("stage") == "hold":
+                return True
+            time.sleep(0.05)
+        return False
 
     def rollout(self, number: int) -> Rollout:
-        """A recorded leg; its last records may still be on their way to the disk."""
-        end = time.monotonic() + 5.0
-        while True:
-            found = flights(SpoolReader(self.folder / "flight.spool")).get(number)
-            later = any(tick.leg != number for tick in _last_ticks(self.folder / "flight.spool"))
-            if found is not None and later:
-                return found
-            if time.monotonic() > end:
-                if found is not None:
-                    return found
-                raise RunError(f"leg {number} was not recorded; {self.trouble()}")
-            time.sleep(0.1)
+        """A recorded leg, from the whole recording."""
+        found = flights(SpoolReader(self.folder / "flight.spool")).get(number)
+        if found is None:
+            raise RunError(f"leg {number} was not recorded; {self.trouble()}")
+        return found
+
+    def _passed(self, spool: Path) -> None:
+        """Pass over what was recorded before a leg: a long recording takes long to read."""
+        if self._tail is None and spool.exists():
+            self._tail = SpoolReader(spool, follow=True)
+        for _ in self._tail or ():
+            pass
+
+    def _recorded(self, number: int) -> Rollout:
+        """The leg that was just flown; its last records may still be on their way to the disk."""
+        if self._tail is None:
+            return self.rollout(number)
+        records: list[Record] = []
+        end, later = time.monotonic() + 5.0, False
+        while not later and time.monotonic() < end:
+            new = list(self._tail)
+            records += new
+            later = any(_leg_of(record) != number for record in _ticks(new)[-1:])
+            if not later:
+                time.sleep(0.1)
+        found = flights(records).get(number)
+        if found is None:
+            raise RunError(f"leg {number} was not recorded; {self.trouble()}")
+        return found
 
     # ------------------------------------------------------------- the end
 
@@ -270,7 +309,8 @@ class Session:
         process = self._processes.get(name)
         return process is not None and process.poll() is None
 
-    def _check_alive(self) -> None:
+    def check_alive(self) -> None:
+        """Raise if a process that must be there is not."""
         for name in ("control", "drone"):
             process = self._processes.get(name)
             if process is not None and process.poll() is not None and self.ended is None:
@@ -296,7 +336,7 @@ class Session:
         while not self._closing:
             if time.monotonic() - beat > _BEAT_S:
                 beat = time.monotonic()
-                self._send({"learner": True} if self._learner else {"beat": True})
+                self._send({"beat": True})
             self.console.wait(0.05)
             with self._lock:
                 received = self.console.receive()
@@ -309,17 +349,18 @@ class Session:
         if isinstance(message.get("status"), dict):
             self.status = message["status"]
         for text in message.get("events", []):
-            self._note(str(text))
+            self.note(str(text))
         if "refused" in message:
             self.refused.append(str(message["refused"]))
-            self._note(f"refused: {message['refused']}")
+            self.note(f"refused: {message['refused']}")
         if "end" in message:
             self.ended = message["end"]
         if "priority" in message:
             self.priority = str(message["priority"])
-            self._note(f"control process: {self.priority}")
+            self.note(f"control process: {self.priority}")
 
-    def _note(self, text: str) -> None:
+    def note(self, text: str) -> None:
+        """Add an event to the log."""
         at = time.monotonic() - self._started
         self.events.append((at, text))
         with contextlib.suppress(OSError, ValueError):
@@ -345,12 +386,9 @@ class Session:
         self._log.close()
 
 
-def _last_ticks(path: Path) -> list[Any]:
-    from lafr_mjx.hil.bags import TICK, TICK_TOPIC
-    from lafr_mjx.hil.messages import decode
+def _ticks(records: list[Record]) -> list[Record]:
+    return [record for record in records if record.topic == TICK_TOPIC]
 
-    last = None
-    for record in SpoolReader(path):
-        if record.topic == TICK_TOPIC:
-            last = record
-    return [] if last is None else [decode(TICK, last.data)]
+
+def _leg_of(record: Record) -> int:
+    return int(decode(TICK, record.data).leg)

@@ -129,11 +129,18 @@ def _pack(moment: float, wall: float, number: int, data: bytes) -> bytes:
 
 
 class SpoolReader:
-    """Reads the records that are whole; `damaged` says where reading had to end."""
+    """Reads the records that are whole; `damaged` says where reading had to end.
 
-    def __init__(self, path: Path) -> None:
+    Of a file that is still being written, a further iteration goes on where the last one ended,
+    if the reader was made to `follow`.
+    """
+
+    def __init__(self, path: Path, *, follow: bool = False) -> None:
         self.path = path
         self.damaged = ""
+        self._follow = follow
+        self._at = 0
+        self._topics: list[tuple[str, str]] = []
 
     def __iter__(self) -> Iterator[Record]:
         try:
@@ -143,7 +150,9 @@ class SpoolReader:
         with file:
             if file.read(len(_MAGIC)) != _MAGIC:
                 raise InputError(f"{self.path}: is not a recorded flight")
-            topics: list[tuple[str, str]] = []
+            if not self._follow:
+                self._at, self._topics, self.damaged = 0, [], ""
+            file.seek(max(self._at, len(_MAGIC)))
             while head := file.read(_HEAD.size):
                 at = file.tell() - len(head)
                 if len(head) < _HEAD.size:
@@ -152,12 +161,13 @@ class SpoolReader:
                 length, checksum, moment, wall, number = _HEAD.unpack(head)
                 data = file.read(length) if length <= _MOST_BYTES else b""
                 whole = len(data) == length and zlib.crc32(head[8:] + data) == checksum
-                if not whole or (number != _NEW_TOPIC and number >= len(topics)):
+                if not whole or (number != _NEW_TOPIC and number >= len(self._topics)):
                     self.damaged = f"damaged at byte {at}"
                     return
+                self._at = file.tell()
                 if number == _NEW_TOPIC:
                     topic, kind = json.loads(data)
-                    topics.append((topic, kind))
+                    self._topics.append((topic, kind))
                 else:
-                    topic, kind = topics[number]
+                    topic, kind = self._topics[number]
                     yield Record(topic, kind, moment, wall, data)

@@ -90,6 +90,11 @@ class Subscriber:
         """Whether a publisher is connected and has said what it sends."""
         return self.link is not None and self.link.agreed
 
+    @property
+    def awaited(self) -> bool:
+        """Whether somebody waits for each message."""
+        return self._arrival is not None
+
     def drain(self) -> list[Raw]:
         """Raw messages since the last call, oldest first."""
         return [self._tape.popleft() for _ in range(len(self._tape))]
@@ -141,6 +146,7 @@ class PublisherLink(Channel):
     ) -> None:
         super().__init__(reactor, sock)
         self.agreed = False
+        self.urgent = subscriber.awaited
         self.publisher = publisher
         self._heard = self.opened
         self._subscriber = subscriber

@@ -92,7 +92,7 @@ def test_voltage_unknown_is_not_a_fault_in_flight():
         (lambda x: state(rates=(0, -x, 0)), Fault.RATES, LIMITS.rates_radps, 15.01),
         (lambda x: state((0, 0, x)), Fault.ALTITUDE, LIMITS.altitude_max_m, 4.51),
         (lambda x: state((0, 0, x)), Fault.ALTITUDE, LIMITS.altitude_min_m, 0.59),
-        (lambda x: state((x, 0, 1.5)), Fault.OUTSIDE, 6.5, 6.51),
+        (lambda x: state((x, 0, 1.5)), Fault.OUTSIDE, 8.5, 8.51),
         (lambda x: state((x, 0, 1.5)), Fault.TRACKING_SLOW, LIMITS.tracking_slow_m, 0.61),
         (lambda x: state((x, 0, 1.5)), Fault.TRACKING, LIMITS.tracking_baseline_m, 0.91),
         (lambda x: state((x, 0, 1.5)), Fault.TRACKING_LOST, LIMITS.tracking_hover_m, 1.51),
@@ -104,11 +104,11 @@ def test_motion(moving, fault, inside, outside):
 
 
 def test_fence_counts_the_stopping_distance():
-    # At 8 m/s: 8 · 0.2 + 64 / 16 = 5.6 m; the wall is at 6.5 m.
-    assert Fault.FENCE not in faults(state=state((0.89, 0, 1.5), (8.0, 0, 0)))
-    assert Fault.FENCE in faults(state=state((0.91, 0, 1.5), (8.0, 0, 0)))
+    # At 8 m/s: 8 · 0.2 + 64 / 16 = 5.6 m; the wall is at 8.5 m.
+    assert Fault.FENCE not in faults(state=state((2.89, 0, 1.5), (8.0, 0, 0)))
+    assert Fault.FENCE in faults(state=state((2.91, 0, 1.5), (8.0, 0, 0)))
     assert Fault.FENCE not in faults(state=state((5.0, 0, 1.5), (-8.0, 0, 0)))
-    assert Fault.FENCE in faults(state=state((-0.91, 0, 1.5), (-8.0, 0, 0)))
+    assert Fault.FENCE in faults(state=state((-2.91, 0, 1.5), (-8.0, 0, 0)))
 
 
 @settings(deadline=None)

@@ -6,23 +6,25 @@ import math
 import time
 from dataclasses import dataclass, field
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, Literal
 
 from tyro.conf import Positional
 
-from lafr_mjx.errors import InputError, RunError
+from lafr_mjx.errors import InputError
+from lafr_mjx.output import check_writable, write_json
 
 if TYPE_CHECKING:
     from lafr_mjx.hil.profile import Profile
-    from lafr_mjx.hil.session import Session
     from lafr_mjx.tasks import Task
 
 
 @dataclass
 class Fly:
-    """Fly a task on a drone: the software one by default, which needs nothing else.
+    """Fly a task on a drone and adapt: the software drone by default, which needs nothing else.
 
     python -m lafr_mjx.hil fly figure8 --vehicle sim --scenario wind5
+
+    python -m lafr_mjx.hil fly figure8 --fixed --flights 3
 
     python -m lafr_mjx.hil fly figure8 --policy runs/figure8-wind5-ours-0/policy.npz
 
@@ -35,16 +37,22 @@ class Fly:
     """Name of a shipped task, or path of a task file."""
     vehicle: str = "sim"
     """Profile of the drone: sim, agilicious192, kingfisher, or path of a file."""
-    policy: Path | None = None
-    """Policy to fly (policy.npz of a run); by default the geometric controller."""
     scenario: str | None = None
     """World of the software drone; by default the task's own."""
-    flights: int = 3
-    """Recorded flights."""
+    iterations: int = 12
+    """Flights of the adaptation, each followed by learning; 12 are about 100 s of flight."""
+    method: Literal["ours", "baseline", "lotf", "anchor-only", "residual-only"] = "ours"
+    """Which parts of the method are on."""
+    fixed: bool = False
+    """Learn nothing: fly the geometric controller, or the policy given by --policy."""
+    policy: Path | None = None
+    """Policy to fly as it is (policy.npz of a run); implies --fixed."""
+    flights: int | None = None
+    """Recorded flights with a fixed controller (3 by default); implies --fixed."""
     time_scale: float | None = None
-    """Time scale of the path; smaller is faster; by default the task's first."""
+    """Time scale of fixed flights; smaller is faster; by default the task's first."""
     seed: int = 0
-    """Seed of the software drone's noise and gusts."""
+    """Seed of the software drone's noise and gusts, and of the learner."""
     master: str | None = None
     """Address of the ROS master; by default the built-in one is started (software drone only)."""
     host: str = "127.0.0.1"
@@ -52,51 +60,61 @@ class Fly:
     out: Path | None = None
     """Folder of the run; by default a new one under runs/."""
     fault: list[str] = field(default_factory=list)
-    """Faults to inject into the software drone, see sim-drone."""
+    """Faults to inject into the software drone (see sim-drone) or the learner (learner-kill)."""
+    json: Path | None = None
+    """Write the summary there, too."""
 
     def run(self) -> None:
         """Fly and print a table with a row per flight."""
         from lafr_mjx.control.policy_file import load_policy
         from lafr_mjx.experiments.run_folder import RunFolder
-        from lafr_mjx.hil.drone.injected import parse
+        from lafr_mjx.hil.flights import Flights, fly_adaptation, fly_fixed
+        from lafr_mjx.hil.learner_faults import split
         from lafr_mjx.hil.operator import confirm_checklist, require_person
         from lafr_mjx.hil.profile import check_vehicle, load_profile
         from lafr_mjx.plant.scenario import load_scenario
         from lafr_mjx.plant.vehicle import load_vehicle
         from lafr_mjx.tasks import load_task
 
+        check_writable(self.json)
         profile = load_profile(self.vehicle)
-        vehicle = load_vehicle(profile.vehicle)
-        check_vehicle(profile, vehicle)
+        check_vehicle(profile, load_vehicle(profile.vehicle))
         task = load_task(self.task, profile.command.limits)
         scale = task.start_time_scale if self.time_scale is None else self.time_scale
         self._check(profile, scale)
         scenario = self.scenario or task.scenario
         load_scenario(scenario)
-        for text in self.fault:
-            parse(text)
+        faults, learner_faults = split(self.fault)
+        if learner_faults and self._fixed:
+            raise InputError(f"--fault {learner_faults[0].text}: fixed flights have no learner")
         policy = None if self.policy is None else load_policy(self.policy)
-        leg = self._legs(task, scale, policy)
-        self._check_leg(leg(0), profile)
+        self._check_path(task, scale, profile)
         require_person(profile)
-        out = self.out or Path("runs") / f"hil-{task.name}-{time.strftime('%Y%m%d-%H%M%S')}"
-        config = {
-            "run": {
-                "task": self.task, "scenario": scenario, "vehicle": profile.vehicle,
-                "seed": self.seed, "method": "policy" if policy else "baseline",
-                "engine": "hil", "iterations": self.flights,
-            },
-            "hil": {"profile": profile.name, "simulated": profile.simulated, "time_scale": scale},
-        }  # fmt: skip
-        with RunFolder.create(out, config) as folder:
-            inner = folder.path / "hil"
-            inner.mkdir()
+        flights = Flights(profile, task, self.task, scenario, self.seed, self.master, self.host,
+                          tuple(faults))  # fmt: skip
+        kind = "fixed" if self._fixed else self.method
+        name = f"hil-{task.name}-{kind}-{time.strftime('%Y%m%d-%H%M%S')}"
+        with RunFolder.create(self.out or Path("runs") / name, self._config(profile)) as folder:
+            (folder.path / "hil").mkdir()
             confirm_checklist(profile)
-            self._fly(profile, task, scenario, leg, folder, inner)
+            if self._fixed:
+                summary = fly_fixed(flights, folder, policy, scale, self.flights or 3)
+            else:
+                summary = fly_adaptation(
+                    flights, folder, self.method, self.iterations, learner_faults
+                )
+        write_json(self.json, summary)
+
+    @property
+    def _fixed(self) -> bool:
+        given = (self.policy, self.flights, self.time_scale)
+        return self.fixed or any(value is not None for value in given)
 
     def _check(self, profile: Profile, scale: float) -> None:
-        if not 1 <= self.flights <= 1000:
+        if self.flights is not None and not 1 <= self.flights <= 1000:
             raise InputError(f"--flights {self.flights}: must be from 1 to 1000")
+        if not 1 <= self.iterations <= 100:
+            raise InputError(f"--iterations {self.iterations}: must be from 1 to 100")
         if not 0 <= self.seed < 2**31:
             raise InputError(f"--seed {self.seed}: must be from 0 to {2**31 - 1}")
         if not math.isfinite(scale) or not 0.02 <= scale <= 50.0:
@@ -107,85 +125,40 @@ class Fly:
             if self.fault or self.scenario:
                 raise InputError("--fault and --scenario are for the software drone only")
 
-    def _legs(self, task: Task, scale: float, policy: Any) -> Any:
+    def _check_path(self, task: Task, scale: float, profile: Profile) -> None:
+        """Refuse before anything is started what the control process would refuse in the air."""
         import numpy as np
 
-        from lafr_mjx.hil.legs import Leg
+        from lafr_mjx.hil.legs import Leg, check_leg
 
-        def leg(number: int) -> Leg:
-            seconds = task.flight_s(scale)
-            return Leg(number, task.path, scale, task.ramp_s, seconds, policy, np.zeros(4),
-                       number, False)  # fmt: skip
-
-        return leg
-
-    @staticmethod
-    def _check_leg(leg: Any, profile: Profile) -> None:
-        from lafr_mjx.hil.legs import check_leg
-
+        leg = Leg(0, task.path, scale, task.ramp_s, 8.0, None, np.zeros(4), 0, False)
         trouble = check_leg(leg, profile)
         if trouble:
             raise InputError(f"{profile.path}: this task cannot be flown there: {trouble}")
 
-    def _fly(
-        self, profile: Profile, task: Task, scenario: str, leg: Any, folder: Any, inner: Path
-    ) -> None:
-        from lafr_mjx.hil.live import view
-        from lafr_mjx.hil.operator import keys, land, take_off
-        from lafr_mjx.hil.report import COLUMNS, flight_figures, flight_rows
-        from lafr_mjx.hil.session import Session
-        from lafr_mjx.output import print_table
+    def _config(self, profile: Profile) -> dict[str, Any]:
+        from lafr_mjx.experiments.adaptation import AdaptationJob
 
-        where = "the software drone" if profile.simulated else profile.name
-        print(f"Flying {task.name} on {where}; everything is kept in {folder.path}", flush=True)
-        found: dict[int, Any] = {}
-        session = Session(
-            profile, inner, master=self.master, host=self.host, scenario=scenario,
-            task=self.task if task.fans else None, seed=self.seed, faults=tuple(self.fault),
-        )  # fmt: skip
-        trouble: BaseException | None = None
-        with view(session):
-            try:
-                take_off(session)
-                with keys(session):
-                    for number in range(self.flights):
-                        rollout = session.fly(leg(number))
-                        found[number] = rollout
-                        folder.save_rollout(number, rollout)
-                        figures = flight_figures(rollout, self.task, profile)
-                        folder.append_iteration(
-                            {**figures, "time_scale": float(rollout.time_scale[-1])}
-                        )
-                    land(session)
-            except (RunError, KeyboardInterrupt) as error:
-                trouble = error
-            _close(session)
-        _, rows = flight_rows(found, self.task, profile)
-        print_table(f"{task.name} on {where}", COLUMNS, rows)
-        timing = session.ended or {}
-        summary = {
-            "flights": len(found),
-            "missed_deadlines": timing.get("missed_deadlines"),
-            "missed_in_a_row": timing.get("missed_in_a_row"),
-            "trouble": str(trouble) if trouble else "",
-        }
-        folder.write_summary(summary)
-        print(
-            f"{len(found)} of {self.flights} flights, {timing.get('missed_deadlines', '?')} missed "
-            f"deadlines; bag: {inner / 'flight.bag'}"
+        fixed = "policy" if self.policy else "geometric"
+        job = AdaptationJob.build(
+            task=self.task,
+            scenario=self.scenario,
+            vehicle=profile.vehicle,
+            method="geometric" if self._fixed else self.method,
+            iterations=(self.flights or 3) if self._fixed else self.iterations,
+            seed=self.seed,
+            engine="hil",
+            ats="hold" if self._fixed else "verified",
+            plant=0,
         )
-        if isinstance(trouble, KeyboardInterrupt):
-            raise RunError("interrupted by the operator; the vehicle was landed") from trouble
-        if trouble is not None:
-            raise RunError(str(trouble)) from trouble
-
-
-def _close(session: Session) -> None:
-    """Land and end; a second Ctrl-C does not leave the vehicle in the air."""
-    for attempt in range(3):
-        try:
-            session.close()
-            return
-        except KeyboardInterrupt:
-            if attempt == 0:
-                session.stop()
+        config = job.config()
+        config["hil"] = {
+            "profile": profile.name,
+            "simulated": profile.simulated,
+            "learns": not self._fixed,
+        }
+        if self._fixed:
+            config["run"]["method"] = fixed
+            config["hil"]["time_scale"] = self.time_scale or 0.0
+            del config["learner"]
+        return config

@@ -1,0 +1,146 @@
+"""`compare`: the same adaptation on the simulated plant and through the wire."""
+
+from __future__ import annotations
+
+import json as json_module
+import os
+import subprocess
+import sys
+import time
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any, Literal
+
+from lafr_mjx.errors import InputError, RunError
+from lafr_mjx.output import check_writable, write_json
+
+LEAST_SHARE = 0.9
+"""Of the peak speed on the simulated plant that must be reached through the wire."""
+
+
+@dataclass
+class Compare:
+    """Adapt on the simulated plant and, with the same seed, on the software drone; compare both.
+
+    python -m lafr_mjx.hil compare --scenario wind5 --seed 100 --iterations 12
+
+    Fails unless the flight through the wire reaches 90 % of the other one's last peak speed,
+    without a crash and without a trip.
+    """
+
+    task: str = "figure8"
+    """Name of a shipped task, or path of a task file."""
+    scenario: str = "wind5"
+    """The world of both."""
+    iterations: int = 12
+    """Flights of each, each followed by learning."""
+    seed: int = 0
+    """Seed of both; noise and gusts are not the same, for the drone also flies between flights."""
+    engine: Literal["mjx", "freebody"] = "mjx"
+    """Physics of the simulated plant."""
+    simulated: Path | None = None
+    """A finished run on the simulated plant to compare with, instead of a new one."""
+    out: Path | None = None
+    """Folder of both runs; by default a new one under runs/."""
+    json: Path | None = None
+    """Write the figures there, too."""
+
+    def run(self) -> None:
+        """Run one after the other, in processes of their own."""
+        check_writable(self.json)
+        if not 1 <= self.iterations <= 100:
+            raise InputError(f"--iterations {self.iterations}: must be from 1 to 100")
+        if not 0 <= self.seed < 2**31:
+            raise InputError(f"--seed {self.seed}: must be from 0 to {2**31 - 1}")
+        name = f"hil-compare-{time.strftime('%Y%m%d-%H%M%S')}"
+        out = self.out or Path("runs") / name
+        if self.simulated is not None:
+            self._check_same()
+        try:
+            out.mkdir(parents=True)
+        except OSError as error:
+            raise InputError(f"{out}: cannot be made: {error.strerror}") from error
+        common = [
+            self.task, "--scenario", self.scenario, "--seed", str(self.seed), "--iterations",
+            str(self.iterations),
+        ]  # fmt: skip
+        simulated = self.simulated or out / "simulated"
+        if self.simulated is None:
+            command = ["-m", "lafr_mjx", "adapt", *common, "--engine", self.engine]
+            _run([*command, "--out", str(simulated)], "the run on the simulated plant failed")
+        flown = out / "flown"
+        command = ["-m", "lafr_mjx.hil", "fly", *common, "--out", str(flown)]
+        _run(command, "the flight through the wire did not come to its end")
+        figures = compared(simulated, flown)
+        for line in _lines(figures):
+            print(line)
+        write_json(self.json, figures)
+        if not figures["good"]:
+            raise RunError(f"through the wire: {figures['why']}")
+
+    def _check_same(self) -> None:
+        from lafr_mjx.experiments.run_folder import RunFolder
+
+        assert self.simulated is not None
+        given = RunFolder.open(self.simulated).config.get("run", {})
+        for key in ("task", "scenario", "seed", "iterations"):
+            if given.get(key) != getattr(self, key):
+                raise InputError(
+                    f"--simulated {self.simulated}: has {key} {given.get(key)}, not "
+                    f"{getattr(self, key)}"
+                )
+
+
+def compared(simulated: Path, flown: Path) -> dict[str, Any]:
+    """Figures of two run folders side by side."""
+    one, two = _read(simulated), _read(flown)
+    share = two["last_peak_speed_mps"] / one["last_peak_speed_mps"]
+    trips = two["hil"]["trips"]
+    why = [
+        f"{share:.1%} of the peak speed" if not share >= LEAST_SHARE else "",
+        f"{two['crashes']} crashes" if two["crashes"] else "",
+        f"{len(trips)} trips ({trips[0]})" if trips else "",
+    ]
+    keys = (
+        "first_peak_speed_mps", "last_peak_speed_mps", "last_lap_time_s", "first_rmse_m",
+        "last_rmse_m", "flight_time_s", "iterations", "crashes",
+    )  # fmt: skip
+    return {
+        "simulated": {key: one[key] for key in keys},
+        "flown": {key: two[key] for key in keys}
+        | {"trips": trips, "missed_deadlines": two["hil"]["missed_deadlines"]},
+        "share_of_peak_speed": share,
+        "least_share": LEAST_SHARE,
+        "good": not any(why),
+        "why": ", ".join(filter(None, why)),
+    }
+
+
+def _read(folder: Path) -> dict[str, Any]:
+    file = folder / "summary.json"
+    try:
+        return json_module.loads(file.read_text(encoding="utf-8"))
+    except (OSError, ValueError) as error:
+        raise RunError(f"{file}: cannot be read: {error}") from error
+
+
+def _run(command: list[str], trouble: str) -> None:
+    if subprocess.run([sys.executable, *command], env=os.environ).returncode:
+        raise RunError(trouble)
+
+
+def _lines(figures: dict[str, Any]) -> list[str]:
+    lines = [f"{'':<16}{'first m/s':>10}{'last m/s':>10}{'lap s':>8}{'last RMSE m':>13}"]
+    for name, key in (("simulated plant", "simulated"), ("through the wire", "flown")):
+        side = figures[key]
+        lap = side["last_lap_time_s"]
+        lines.append(
+            f"{name:<16}{side['first_peak_speed_mps']:>10.2f}{side['last_peak_speed_mps']:>10.2f}"
+            f"{'-' if lap is None else f'{lap:.2f}':>8}{side['last_rmse_m']:>13.3f}"
+        )
+    lines.append(
+        f"Through the wire {figures['share_of_peak_speed']:.1%} of the peak speed is reached, with "
+        f"{figures['flown']['crashes']} crashes, {len(figures['flown']['trips'])} trips, "
+        f"{figures['flown']['missed_deadlines']} missed deadlines."
+    )
+    return lines

@@ -1,0 +1,181 @@
+"""What `fly` does: start everything, take off, fly, land, and leave a run folder."""
+
+from __future__ import annotations
+
+import time
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+
+from lafr_mjx.errors import RunError
+from lafr_mjx.hil.adaptation import Adaptation, wait_warm
+from lafr_mjx.hil.learner_faults import arm
+from lafr_mjx.hil.learner_process import LearnerProcess
+from lafr_mjx.hil.learner_setup import LearnerSetup
+from lafr_mjx.hil.legs import Leg
+from lafr_mjx.hil.live import view
+from lafr_mjx.hil.operator import keys, land, take_off
+from lafr_mjx.hil.realtime import prefer_operator
+from lafr_mjx.hil.report import AdaptationTable, unlearned_record
+from lafr_mjx.hil.session import Session
+
+if TYPE_CHECKING:
+    from lafr_mjx.control.policy import Policy
+    from lafr_mjx.experiments.run_folder import RunFolder
+    from lafr_mjx.hil.learner_faults import LearnerFault
+    from lafr_mjx.hil.profile import Profile
+    from lafr_mjx.tasks import Task
+
+
+@dataclass(frozen=True)
+class Flights:
+    """Where and what is flown, whoever flies it."""
+
+    profile: Profile
+    task: Task
+    task_name: str  # as the user said it: a name or a path
+    scenario: str
+    seed: int = 0
+    master: str | None = None
+    host: str = "127.0.0.1"
+    faults: tuple[str, ...] = ()
+
+    @property
+    def where(self) -> str:
+        """On which drone, in words."""
+        return "the software drone" if self.profile.simulated else self.profile.name
+
+    def session(self, folder: RunFolder) -> Session:
+        """Start the processes."""
+        prefer_operator()
+        fans = self.task_name if self.task.fans else None
+        return Session(
+            self.profile, folder.path / "hil", master=self.master, host=self.host,
+            scenario=self.scenario, task=fans, seed=self.seed, faults=self.faults,
+        )  # fmt: skip
+
+
+def fly_fixed(
+    flights: Flights, folder: RunFolder, policy: Policy | None, scale: float, count: int
+) -> dict[str, Any]:
+    """Recorded flights with a controller that learns nothing; the summary."""
+    task = flights.task
+    print(f"Flying {task.name} on {flights.where}; everything is kept in {folder.path}", flush=True)
+    session, began = flights.session(folder), time.monotonic()
+    trouble: BaseException | None = None
+    with view(session):
+        try:
+            take_off(session)
+            with keys(session):
+                for number in range(count):
+                    leg = Leg(number, task.path, scale, task.ramp_s, task.flight_s(scale), policy,
+                              np.zeros(4), number, False)  # fmt: skip
+                    rollout = session.fly(leg)
+                    folder.save_rollout(number, rollout)
+                    record = unlearned_record(rollout, task, flights.profile, number, scale)
+                    folder.append_iteration(record)
+                    session.table.append(record)
+                land(session)
+        except (RunError, KeyboardInterrupt) as error:
+            trouble = error
+        close(session)
+    return _finish(flights, folder, session, trouble, count, time.monotonic() - began)
+
+
+def fly_adaptation(
+    flights: Flights,
+    folder: RunFolder,
+    method: str,
+    iterations: int,
+    faults: list[LearnerFault],
+    effort: tuple[int, ...] = (),
+) -> dict[str, Any]:
+    """Adapt in flight; the summary. Raises if it did not come to its end, after landing."""
+    task, profile, inner = flights.task, flights.profile, folder.path / "hil"
+    print(
+        f"Adapting on {task.name} on {flights.where}: {iterations} flights, learning after each.\n"
+        f"Everything is kept in {folder.path}\n"
+        f"First the learner trains its base policy and compiles (minutes at the first time).",
+        flush=True,
+    )
+    broken = [int(fault.at) for fault in faults if fault.kind == "learner-nan"]
+    setup = LearnerSetup(
+        task=flights.task_name, profile=str(profile.path), method=method, iterations=iterations,
+        seed=flights.seed, effort=effort, break_at=broken[0] if broken else -1,
+    )  # fmt: skip
+    trouble: BaseException | None = None
+    frozen, began = "", time.monotonic()
+    with LearnerProcess(setup, inner) as learner:
+        # A vehicle is not switched on to wait for a compiler.
+        wait_warm(learner, lambda text: print(text, flush=True))
+        session = flights.session(folder)
+        learner.watch_by(session)
+        with view(session):
+            try:
+                take_off(session)
+                arm(faults, learner)
+                adaptation = Adaptation(
+                    session, learner, folder,
+                    lambda number, rollout: unlearned_record(
+                        rollout, task, profile, number, float(rollout.time_scale[0])
+                    ),
+                )  # fmt: skip
+                with keys(session):
+                    try:
+                        adaptation.fly()
+                    finally:
+                        frozen = adaptation.frozen
+                    land(session)
+            except (RunError, KeyboardInterrupt) as error:
+                trouble = error
+            close(session)
+    seconds = time.monotonic() - began
+    return _finish(flights, folder, session, trouble, iterations, seconds, frozen)
+
+
+def close(session: Session) -> None:
+    """Land and end; a second Ctrl-C does not leave the vehicle in the air."""
+    for attempt in range(3):
+        try:
+            session.close()
+            return
+        except KeyboardInterrupt:
+            if attempt == 0:
+                session.stop()
+
+
+def _finish(
+    flights: Flights,
+    folder: RunFolder,
+    session: Session,
+    trouble: BaseException | None,
+    wanted: int,
+    seconds: float,
+    frozen: str = "",
+) -> dict[str, Any]:
+    """Tables, plots and summary of what was flown, however it ended."""
+    timing = session.ended or {}
+    hil = {
+        "flights_wanted": wanted,
+        "missed_deadlines": timing.get("missed_deadlines"),
+        "missed_in_a_row": timing.get("missed_in_a_row"),
+        "trips": [text for _, text in session.events if text.startswith("fault ")],
+        "learning_frozen": frozen,
+        "trouble": str(trouble) or type(trouble).__name__ if trouble else "",
+    }
+    records = folder.iterations()
+    table = AdaptationTable(folder)
+    table.ready(f"{flights.task.name} on {flights.where}, by what was sensed:")
+    summary = table.finish(seconds) if records else {"iterations": 0}
+    summary |= {"hil": hil}
+    folder.write_summary(summary)
+    print(
+        f"{len(records)} of {wanted} flights, {len(hil['trips'])} trips, "
+        f"{hil['missed_deadlines']} missed deadlines; bag: {session.folder / 'flight.bag'}"
+    )
+    if isinstance(trouble, KeyboardInterrupt):
+        raise RunError("interrupted by the operator; the vehicle was landed") from trouble
+    if trouble is not None:
+        raise RunError(str(trouble)) from trouble
+    return summary

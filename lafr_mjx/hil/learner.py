@@ -1,0 +1,251 @@
+"""The learner's process: JAX, niced, one thread; it flies by asking the operator's process.
+
+    python -m lafr_mjx.hil.learner --setup FILE --console FD
+
+Started by `LearnerProcess`. It runs `adapt.iterate` over a plant whose `fly` writes a leg and waits
+for the recorded flight. While it waits it says so, and while it works it says what: who hears
+nothing of it for long knows that it is late or dead, and no thread of its own can hide that. What
+is not finite is not flown: the last good parameters stay, and learning is frozen.
+"""
+
+from __future__ import annotations
+
+import argparse
+import os
+import socket
+import sys
+import time
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+
+from lafr_mjx.errors import InputError, RunError
+from lafr_mjx.hil.console import Console
+from lafr_mjx.hil.learner_setup import LearnerSetup
+from lafr_mjx.hil.realtime import step_back
+
+if TYPE_CHECKING:
+    from lafr_mjx.learner.adapt import Flown
+    from lafr_mjx.learner.improve import LearnerState
+    from lafr_mjx.types import Rollout
+
+NICENESS = 15
+_BEAT_S = 0.2
+
+
+class RemotePlant:
+    """The drone behind the operator's process. The run is the number of flights made."""
+
+    def __init__(self, console: Console, folder: Path, seed: int) -> None:
+        self._console, self._folder, self._seed = console, folder, seed
+
+    def fly(
+        self, run: int, controller: Any, path: Any, clock: Any, seconds: float
+    ) -> tuple[int, Rollout]:
+        """Ask for a flight and wait for it."""
+        from lafr_mjx.experiments.rollout_file import load_rollout
+        from lafr_mjx.hil.legs import save_leg
+        from lafr_mjx.hil.plant import leg_of
+
+        leg = leg_of(run, controller, path, clock, seconds, self._seed, lap_on=True)
+        self._console.send({"fly": str(save_leg(self._folder, leg)), "number": run})
+        answer = self._wait()
+        return run + 1, load_rollout(Path(answer))
+
+    def _wait(self) -> str:
+        while True:
+            for message in self._console.receive():
+                if isinstance(message.get("rollout"), str):
+                    return message["rollout"]
+                if message.get("quit"):
+                    raise SystemExit(0)
+            if self._console.closed:
+                raise SystemExit(0)  # nobody is there to learn for
+            self._console.send({"beat": True})
+            self._console.wait(_BEAT_S)
+
+
+def main() -> None:
+    """Entry of the process."""
+    parser = argparse.ArgumentParser()
+    parser.add_argument("--setup", required=True)
+    parser.add_argument("--console", type=int, required=True)
+    given = parser.parse_args()
+    console = Console(socket.socket(fileno=given.console))
+    _step_back()
+    try:
+        setup = LearnerSetup.read(Path(given.setup))
+        work(setup, console, Path(given.setup).parent)
+    except (InputError, RunError) as error:
+        print(error, file=sys.stderr, flush=True)
+        console.send({"failed": str(error)})
+        raise SystemExit(1) from error
+
+
+def _step_back() -> None:
+    """Everything else in the air is more urgent. Must come before JAX."""
+    step_back(NICENESS)
+    flags = os.environ.get("XLA_FLAGS", "")
+    os.environ["XLA_FLAGS"] = f"{flags} --xla_cpu_multi_thread_eigen=false".strip()
+    os.environ["OMP_NUM_THREADS"] = "1"
+
+
+def work(setup: LearnerSetup, console: Console, folder: Path) -> None:
+    """Prepare, then fly and learn, iteration after iteration."""
+    import jax
+
+    from lafr_mjx import compilation_cache
+    from lafr_mjx.control.policy_file import save_policy
+    from lafr_mjx.experiments.adapt import record_of
+    from lafr_mjx.hil.legs import fastest_time_scale
+    from lafr_mjx.hil.plant import leg_of
+    from lafr_mjx.hil.profile import load_profile
+    from lafr_mjx.learner import adapt, methods, pretrain
+    from lafr_mjx.metrics import flight_metrics
+    from lafr_mjx.tasks import load_task
+
+    compilation_cache.enable()
+    profile = load_profile(setup.profile)
+    limits = profile.command.limits
+    task = load_task(setup.task, limits)
+    settings = methods.settings_of(setup.method)
+
+    def say(stage: str) -> None:
+        console.send({"stage": stage})
+
+    say("base policy")
+    start = task.start_time_scale
+    policy, cached = pretrain.base_policy(task.path, limits, start, setup.seed)
+    jax.block_until_ready(policy)
+    console.send({"told": f"base policy {'from the cache' if cached else 'trained'}"})
+    state = adapt.start(policy, start, setup.seed)
+    say("compile")
+    _warm(state, task, settings, setup)
+    leg = leg_of(0, policy, task.path, task.start_clock(start), 8.0, 0, lap_on=False)
+    fastest = fastest_time_scale(leg, profile, start)
+    asked = folder / "learner"
+    asked.mkdir(exist_ok=True)
+    plant, run, frozen = RemotePlant(console, asked, setup.seed), 0, ""
+    console.send({"warm": True, "fastest": fastest})
+    for iteration in range(setup.iterations):
+        began = time.monotonic()
+        if frozen:
+            run, flown = _fly_only(plant, run, state, task)
+            learned = state
+        else:
+            run, learned, flown = adapt.iterate(
+                plant, run, state, task, settings, setup.sizes(), stage=say
+            )
+            jax.block_until_ready(learned)
+            if setup.break_at == iteration:  # on request, to see that it is caught
+                learned = learned._replace(policy=jax.tree.map(lambda x: x * np.nan,
+                                                               learned.policy))  # fmt: skip
+            frozen = trouble_with(learned, flown)
+            if frozen:
+                console.send({"frozen": frozen})
+                learned = state
+        state = _no_faster(learned, fastest)
+        metrics = flight_metrics(flown.rollout, task, limits)
+        record = record_of(metrics, flown, iteration, time.monotonic() - began)
+        file = asked / f"learned-{iteration:03d}.npz"
+        save_policy(file, state.policy)
+        console.send({"learned": record | {"frozen": frozen}, "policy": str(file)})
+    console.send({"done": True})
+    while not console.closed:  # what was said must be read before the socket is gone
+        console.flush()
+        console.receive()
+        console.wait(_BEAT_S)
+
+
+def trouble_with(state: LearnerState, flown: Flown) -> str:
+    """Why what was learned must not fly; empty if it may."""
+    import jax
+
+    progress = flown.progress
+    for name, value in (
+        ("the residual's loss", progress.residual_loss),
+        ("the predicted error", progress.predicted_error),
+        ("the time scale", state.ats.time_scale),
+    ):
+        if not np.isfinite(float(value)):
+            return f"{name} is not finite"
+    for name, tree in (("policy", state.policy), ("model", state.ensemble)):
+        if not all(np.isfinite(np.asarray(leaf)).all() for leaf in jax.tree.leaves(tree)):
+            return f"the {name} has parameters that are not finite"
+    return ""
+
+
+def _no_faster(state: LearnerState, fastest: float) -> LearnerState:
+    """The next flight no faster than the drone's profile allows."""
+    import jax.numpy as jnp
+
+    allowed = jnp.maximum(state.ats.time_scale, jnp.float32(fastest))
+    return state._replace(ats=state.ats._replace(time_scale=allowed))
+
+
+def _fly_only(plant: RemotePlant, run: int, state: LearnerState, task: Any) -> tuple[int, Flown]:
+    """One more flight with what is known; nothing is learned from it."""
+    import jax.numpy as jnp
+
+    from lafr_mjx.learner.adapt import FLIGHT_TICKS, GUARD_ERROR_M, Flown
+    from lafr_mjx.learner.ats_verified import HELD
+    from lafr_mjx.learner.guarded import GuardedPolicy, surprising_error
+    from lafr_mjx.learner.improve import Progress
+    from lafr_mjx.types import CONTROL_DT
+
+    scale = float(state.ats.time_scale)
+    controller = GuardedPolicy(
+        state.policy, state.last_good, 0.0, surprising_error(state.ats.expected), GUARD_ERROR_M, ()
+    )
+    seconds = min(task.flight_s(scale), FLIGHT_TICKS * CONTROL_DT)
+    run, rollout = plant.fly(run, controller, task.path, task.start_clock(scale), seconds)
+    unknown, none = jnp.float32(np.nan), jnp.zeros(0)
+    progress = Progress(
+        flown_error=unknown, residual_loss=unknown, predicted_error=unknown,
+        bound_by=jnp.int32(HELD), inflation=state.ats.inflation, trust=state.ats.trust,
+        new_policy=False, candidates=none, nominal_errors=none, stressed_errors=none,
+    )  # fmt: skip
+    return run, Flown(rollout, scale, float(state.ats.predicted), progress)
+
+
+def _warm(state: LearnerState, task: Any, settings: Any, setup: LearnerSetup) -> None:
+    """Learn once from a flight on paper: whatever must be compiled is, before anything flies."""
+    import jax
+
+    from lafr_mjx.learner import adapt
+
+    plant, sizes = _OnPaper(), setup.sizes()
+    for _ in range(2):  # the second time as all further times, with what came of the first
+        _, state, _ = adapt.iterate(plant, 0, state, task, settings, sizes)
+        state = _no_faster(state, 0.0)
+    jax.block_until_ready(state)
+
+
+class _OnPaper:
+    """Flies exactly along the reference; as good as any flight to compile with."""
+
+    def fly(
+        self, run: int, controller: Any, path: Any, clock: Any, seconds: float
+    ) -> tuple[int, Rollout]:
+        from lafr_mjx.reference.flatness import reference_at
+        from lafr_mjx.types import COMMAND_HOVER, CONTROL_DT, Rollout, State
+
+        del controller
+        ticks = round(seconds / CONTROL_DT)
+        time_s = CONTROL_DT * np.arange(ticks)
+        asked = reference_at(path, clock, time_s)
+        state = State(asked.position, asked.velocity, asked.rotation, asked.rates)
+        twice = State(*(np.repeat(field, 2, axis=0) for field in state))
+        yes, no = np.ones(ticks, bool), np.zeros(ticks, bool)
+        return run + 1, Rollout(
+            time=time_s, valid=yes, sensed=state, stamp=time_s,
+            command=np.tile(COMMAND_HOVER, (ticks, 1)).astype(float), reference=asked,
+            phase=time_s, phase_rate=np.ones(ticks), time_scale=np.ones(ticks), truth=state,
+            crashed=no, sample_time=0.5 * CONTROL_DT * (1.0 + np.arange(2 * ticks)),
+            sample=twice, sample_received=np.ones(2 * ticks, bool), diagnostics=None,
+        )  # fmt: skip
+
+
+if __name__ == "__main__":
+    main()

@@ -1,0 +1,132 @@
+"""The learner's process seen from the operator's: started, listened to, ended."""
+
+from __future__ import annotations
+
+import contextlib
+import queue
+import signal
+import socket
+import subprocess
+import sys
+import threading
+from typing import TYPE_CHECKING, Any
+
+from lafr_mjx.hil.console import Console
+
+if TYPE_CHECKING:
+    from pathlib import Path
+    from types import TracebackType
+
+    from lafr_mjx.hil.learner_setup import LearnerSetup
+    from lafr_mjx.hil.session import Session
+
+
+class LearnerProcess:
+    """Passes the learner's signs of life on to the session. Use it as a context manager.
+
+    It is started before the drone: what it must train and compile takes longest. A session that
+    is given later is told at once that the learner is not ready.
+    """
+
+    def __init__(self, setup: LearnerSetup, folder: Path) -> None:
+        self.folder = folder
+        self.warm = False
+        self.session: Session | None = None
+        self.messages: queue.Queue[dict[str, Any]] = queue.Queue()
+        file = folder / "learner.json"
+        setup.write(file)
+        mine, its = socket.socketpair()
+        self._console = Console(mine)
+        command = [sys.executable, "-m", "lafr_mjx.hil.learner", "--setup", str(file)]
+        log = (folder / "learner.txt").open("ab")
+        # A session of its own: Ctrl-C is for the operator's process, which lands first.
+        self.process = subprocess.Popen(
+            [*command, "--console", str(its.fileno())], stdin=subprocess.DEVNULL, stdout=log,
+            stderr=log, start_new_session=True, pass_fds=(its.fileno(),),
+        )  # fmt: skip
+        log.close()
+        its.close()
+        self._closing = False
+        self._lock = threading.Lock()
+        self._thread = threading.Thread(target=self._listen, name="learner", daemon=True)
+        self._thread.start()
+
+    def watch_by(self, session: Session) -> None:
+        """From now on this session hears of the learner."""
+        self.session = session
+        session.learner("warm" if self.warm else "cold")
+
+    def answer(self, rollout: Path) -> None:
+        """The flight that it asked for."""
+        with self._lock:
+            self._console.send({"rollout": str(rollout)})
+
+    def kill(self) -> None:
+        """As if it had crashed; for tests and injected faults."""
+        with contextlib.suppress(OSError):
+            self.process.kill()
+
+    def hang(self) -> None:
+        """Stop it where it is; for tests and injected faults."""
+        with contextlib.suppress(OSError):
+            self.process.send_signal(signal.SIGSTOP)
+
+    @property
+    def ended(self) -> str:
+        """Why it has ended, in a line; empty while it runs."""
+        status = self.process.poll()
+        if status is None:
+            return ""
+        lines = (self.folder / "learner.txt").read_text(errors="replace").strip().splitlines()
+        last = f": {lines[-1]}" if lines else ""
+        return f"the learner's process has ended with status {status}{last}"
+
+    def close(self) -> None:
+        """End it; nothing of it is needed any more."""
+        if self._closing:
+            return
+        self._closing = True
+        if self.session is not None:
+            with contextlib.suppress(Exception):
+                self.session.learner("none")
+        self._thread.join(2.0)
+        with contextlib.suppress(OSError):
+            self._console.close()
+        for number, patience in ((signal.SIGTERM, 3.0), (signal.SIGKILL, 5.0)):
+            if self.process.poll() is None:
+                with contextlib.suppress(OSError):
+                    self.process.send_signal(number)
+                with contextlib.suppress(subprocess.TimeoutExpired):
+                    self.process.wait(patience)
+
+    def __enter__(self) -> LearnerProcess:
+        return self
+
+    def __exit__(
+        self,
+        kind: type[BaseException] | None,
+        error: BaseException | None,
+        trace: TracebackType | None,
+    ) -> None:
+        self.close()
+
+    def _listen(self) -> None:
+        while not self._closing:
+            self._console.wait(0.1)
+            with self._lock:
+                received = self._console.receive()
+            for message in received:
+                self._take(message)
+            if self._console.closed:
+                return
+
+    def _take(self, message: dict[str, Any]) -> None:
+        session = self.session
+        if message.get("warm"):
+            self.warm = True
+        if session is not None and self.warm:
+            session.learner("warm")  # a sign of life, whatever it says
+        if isinstance(message.get("stage"), str) and session is not None:
+            session.stage = message["stage"]
+        if set(message) != {"beat"} and "stage" not in message:
+            self.messages.put(message)

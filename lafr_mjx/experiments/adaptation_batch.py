@@ -38,8 +38,11 @@ class RunSpec(NamedTuple):
     def command(self) -> str:
         """The command that repeats it."""
         words = [f"lafr-mjx adapt {self.task} --scenario {self.scenario} --method {self.method}"]
-        words += [f"--{key} {value}" for key, value in self._asdict().items()
-                  if key in ("ats", "seed", "plant", "iterations", "engine", "horizon")]  # fmt: skip
+        usual = RunSpec(self.task, self.scenario)._asdict()
+        words += [
+            f"--{key} {value}" for key, value in self._asdict().items()
+            if key not in ("task", "scenario", "method") and (key == "seed" or value != usual[key])
+        ]  # fmt: skip
         return " ".join(words)
 
 

@@ -86,6 +86,8 @@ class Page(NamedTuple):
     foot: str = ""
 
 
+_SCALE = 0.58  # of the page's pixels to a picture's: 200 of these make an inch
+
 _STYLE = """
 :root{--ink:#1f2933;--soft:#5f6c7b;--line:#e1e5ea;--accent:#0072B2;--paper:#fff;--panel:#f6f8fa}
 *{box-sizing:border-box}
@@ -182,7 +184,7 @@ def _part_html(part: Part) -> str:
             data = base64.b64encode(part.png).decode("ascii")
             command = f"<br><code>{html.escape(part.command)}</code>" if part.command else ""
             return (
-                f'<figure><img alt="{html.escape(part.alt)}" src="data:image/png;base64,{data}">'
+                f'<figure><img alt="{html.escape(part.alt)}"{_size(part.png)} src="data:image/png;base64,{data}">'
                 f"<figcaption>{_html(part.caption)}{command}</figcaption></figure>"
             )
         case Listing():
@@ -190,6 +192,14 @@ def _part_html(part: Part) -> str:
                 f"<details><summary>{_html(part.title)}</summary>"
                 f"<pre>{html.escape(part.text)}</pre></details>"
             )
+
+
+def _size(png: bytes) -> str:
+    """Attributes that show a picture with letters as large as the page's, narrow or wide."""
+    if png[12:16] != b"IHDR":
+        return ""
+    width, height = (int.from_bytes(png[i : i + 4], "big") for i in (16, 20))
+    return f' width="{round(_SCALE * width)}" height="{round(_SCALE * height)}"'
 
 
 def _table_html(table: Table) -> str:

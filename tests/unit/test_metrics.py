@@ -235,9 +235,9 @@ def test_the_worst_landmark_of_the_worst_lap_counts():
     rollout = perfect(task, 0.2, seconds=1.5 + 3 * 2.4)
     first = rollout.phase[np.searchsorted(rollout.time, task.ramp_s)]
     lap = (rollout.phase - first) // task.lap_s
-    away = (lap == 1)[:, None] & (np.linalg.norm(
-        np.asarray(rollout.truth.position) - task.landmarks[2], axis=-1) < 1.0)[:, None]  # fmt: skip
-    assert landmark_miss(moved(rollout, away * [0.0, 0.0, 0.4]), task) == pytest.approx(0.4, abs=0.01)
+    distance = np.linalg.norm(np.asarray(rollout.truth.position) - task.landmarks[2], axis=-1)
+    away = ((lap == 1) & (distance < 1.0))[:, None] * [0.0, 0.0, 0.4]
+    assert landmark_miss(moved(rollout, away), task) == pytest.approx(0.4, abs=0.01)
     # What happens during the ramp, or in a lap that is not complete, does not count.
     outside = ((lap < 0) | (lap >= 3))[:, None]
     assert landmark_miss(moved(rollout, outside * [0.0, 0.0, 5.0]), task) < 0.01

@@ -19,6 +19,7 @@ from lafr_mjx.experiments.fit import Fit
 from lafr_mjx.experiments.fly import Fly
 from lafr_mjx.experiments.listing import List
 from lafr_mjx.experiments.report import Report
+from lafr_mjx.experiments.reproduce import Reproduce
 from lafr_mjx.experiments.view import View
 
 _DESCRIPTION = """Learn agile quadrotor flight while flying.
@@ -30,6 +31,8 @@ lafr-mjx adapt figure8 --scenario wind5
 lafr-mjx fly figure8 --scenario wind5
 
 lafr-mjx view runs/figure8-wind5-ours-0
+
+lafr-mjx reproduce --quick
 
 lafr-mjx report runs/paper
 
@@ -55,6 +58,7 @@ def _app() -> tyro.extras.SubcommandApp:
     app.command(Fit, name="fit")  # pyright: ignore
     app.command(List, name="list")  # pyright: ignore
     app.command(Report, name="report")  # pyright: ignore
+    app.command(Reproduce, name="reproduce")  # pyright: ignore
     app.command(View, name="view")  # pyright: ignore
     app.command(bench, name="bench", help="Measure speed, each figure beside its yardstick.")
     return app

@@ -348,7 +348,8 @@ def potential(material: Material) -> Section | None:
     run, limit = runs[0], threshold(runs[0])
     report_flights.plot_potential(
         material.place("potential"), run.records,
-        lambda scale, error: _potential(scale, error, limit), limit, f"Figure-8 in {run.scenario}, seed {run.spec.seed}",
+        lambda scale, error: _potential(scale, error, limit), limit,
+        f"Figure-8 in {run.scenario}, seed {run.spec.seed}",
     )  # fmt: skip
     return Section("Time scaling: the landscape", [
         material.picture(
@@ -393,8 +394,8 @@ def inspection(material: Material) -> Section | None:
     return Section("Inspection: before and after", [
         material.picture("inspection", "Tour of the landmarks before and after",
                          "Closed tour of three landmarks (circles: within 0.25 m of each) past a "
-                         "fan (arrow). Above: the first and the last flight of one run. Below: motion "
-                         "time and the largest distance at which a landmark was passed, all "
+                         "fan (arrow). Above: the first and the last flight of one run. Below: "
+                         "motion time and the largest distance at which a landmark was passed, all "
                          "runs.", runs)])  # fmt: skip
 
 

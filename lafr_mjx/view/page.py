@@ -184,7 +184,8 @@ def _part_html(part: Part) -> str:
             data = base64.b64encode(part.png).decode("ascii")
             command = f"<br><code>{html.escape(part.command)}</code>" if part.command else ""
             return (
-                f'<figure><img alt="{html.escape(part.alt)}"{_size(part.png)} src="data:image/png;base64,{data}">'
+                f'<figure><img alt="{html.escape(part.alt)}"{_size(part.png)} '
+                f'src="data:image/png;base64,{data}">'
                 f"<figcaption>{_html(part.caption)}{command}</figcaption></figure>"
             )
         case Listing():

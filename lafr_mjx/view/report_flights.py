@@ -73,7 +73,7 @@ def plot_inspection(
     fastest = max(float(track.speed.max()) for track in tracks)
     top = 3.6 * view.aspect + 0.5
     with drawn_figure(path, (8.2, top + 2.4)) as (figure, path):
-        upper, lower = figure.subfigures(2, 1, height_ratios=(top, 2.4))
+        upper, lower = np.asarray(figure.subfigures(2, 1, height_ratios=(top, 2.4)))
         axes = np.atleast_1d(upper.subplots(1, len(flights), sharex=True, sharey=True))
         lines = None
         for axis, shown, track in zip(axes, flights, tracks, strict=True):

@@ -122,7 +122,7 @@ def _run_folders(path: Path) -> Iterator[Path]:
     if (path / _CONFIG).is_file():
         yield path
     elif path.is_dir():
-        for depth in range(1, _DEPTH):
+        for depth in range(1, _DEPTH + 1):
             for config in sorted(path.glob("*/" * depth + _CONFIG)):
                 hidden = any(part.startswith(".") for part in config.relative_to(path).parts)
                 if not hidden:

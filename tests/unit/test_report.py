@@ -91,7 +91,10 @@ def test_a_report_is_replaced_and_other_files_are_not(tmp_path):
     more = write_run(tmp_path, WIND._replace(seed=101))
     Report((path, more), out).run()
     after = {p.name for p in (tmp_path / "mine_files").iterdir()}
-    assert "notes.txt" in after and not before & after
+    # The curves are others now; the picture of the first seed is still shown.
+    assert "notes.txt" in after and len(after) == len(before) + 1
+    assert {name for name in before - after if name.startswith("learning-")}
+    assert all(name in (tmp_path / "mine.md").read_text() for name in after - {"notes.txt"})
     assert not [p for p in tmp_path.rglob(".*.partial")]
 
 

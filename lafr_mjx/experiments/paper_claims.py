@@ -25,6 +25,7 @@ FAULTS = ("payload", "propeller", "combined")
 LANDMARK_M = 0.25
 SATURATED = 0.05  # share of a flight with a rate at its limit that counts as persistent
 _MARGIN = 0.03  # beyond the paper's figure that counts as better
+_TOPICS = {"figure8": "Figure-8", "shuttle": "Shuttle"}
 _TEN_ITERATIONS = 11  # flights 0 to 10
 
 
@@ -57,8 +58,10 @@ def spread(values: Sequence[float], form: str = ".2f") -> str:
     if not known:
         return "none"
     text = format(float(np.median(known)), form)
-    if len(values) > 1:
-        text += f" ({min(known):{form}} to {max(known):{form}})"
+    low, high = format(min(known), form), format(max(known), form)
+    if low != high:
+        # A dash would be read as a sign.
+        text += f" ({low} to {high})" if low[0] in "+-" else f" ({low}–{high})"
     lost = len(values) - len(known)
     return text + (f", {lost} without" if lost else "")
 
@@ -110,9 +113,8 @@ def pairs(
 def paper_claims(runs: Collected, bounds: Sequence[Mapping[str, Any]] = ()) -> list[Claim]:
     """All claims of the paper; those that nothing was flown for say so."""
     parts: list[Callable[[], list[Claim]]] = [
-        lambda: _speed(runs, "figure8", 2.2, 7.2, 2.60),
-        lambda: _speed(runs, "shuttle", 2.0, 7.3, 2.30),
-        lambda: _saturation(runs),
+        lambda: [*_speed(runs, "figure8", 2.2, 7.2, 2.60), _saturation(runs, "figure8")],
+        lambda: [*_speed(runs, "shuttle", 2.0, 7.3, 2.30), _saturation(runs, "shuttle")],
         lambda: _iteration_time(runs),
         lambda: _faults(runs),
         lambda: _inspection(runs),
@@ -138,7 +140,7 @@ def _with_crashes(group: Sequence[FlownRun]) -> str:
 
 
 def _speed(runs: Collected, task: str, first: float, final: float, lap: float) -> list[Claim]:
-    topic = {"figure8": "Figure-8", "shuttle": "Shuttle"}[task]
+    topic = _TOPICS[task]
     words = ("peak speed, from the first to the last flight", "lap of the last flight")
     papers = (f"{first} → {final} m/s in about 100 s", f"{lap:.2f} s")
     group = runs.matching(task=task, scenario="nominal", method="ours")
@@ -159,24 +161,19 @@ def _speed(runs: Collected, task: str, first: float, final: float, lap: float) -
     ]  # fmt: skip
 
 
-def _saturation(runs: Collected) -> list[Claim]:
-    claims = []
-    for task, topic in (("figure8", "Figure-8"), ("shuttle", "Shuttle")):
-        words = "body rates at their limit in the last flight"
-        paper = "persistent saturation at 6 rad/s"
-        group = runs.matching(task=task, scenario="nominal", method="ours")
-        if not group:
-            claims.append(_missing(topic, words, paper))
-            continue
-        shares = [last(run, "rate_saturation") for run in group]
-        thrust = [last(run, "thrust_saturation") for run in group]
-        claims.append(
-            Claim(topic, words, paper,
-                  f"{spread(shares, '.1%')} of the commands; thrust at its limit in "
-                  f"{spread(thrust, '.1%')}",
-                  "reproduced" if min(shares) >= SATURATED else "not reproduced")
-        )  # fmt: skip
-    return claims
+def _saturation(runs: Collected, task: str) -> Claim:
+    words = "body rates at their limit in the last flight"
+    paper = "persistent saturation at 6 rad/s"
+    group = runs.matching(task=task, scenario="nominal", method="ours")
+    if not group:
+        return _missing(_TOPICS[task], words, paper)
+    shares = [last(run, "rate_saturation") for run in group]
+    thrust = [last(run, "thrust_saturation") for run in group]
+    return Claim(
+        _TOPICS[task], words, paper,
+        f"{spread(shares, '.1%')} of the commands; thrust at its limit in {spread(thrust, '.1%')}",
+        "reproduced" if min(shares) >= SATURATED else "not reproduced",
+    )  # fmt: skip
 
 
 def _iteration_time(runs: Collected) -> list[Claim]:

@@ -33,15 +33,15 @@ def appendix(runs: Sequence[FlownRun]) -> Section:
     rows = []
     for run in sorted(runs, key=lambda run: run.spec.name):
         lap = run.records[-1].get("lap_time_s")
+        what = f"`{run.spec.command}`" + (f" ({run.variant})" if run.variant else "")
         rows.append(
-            (f"`{run.spec.command}`", run.variant or "–", f"{len(run.records)}",
-             "–" if lap is None else f"{lap:.2f}", f"{claims.last(run, 'peak_speed_mps'):.2f}",
-             f"{claims.last(run, 'rmse_m'):.3f}", f"{claims.beyond_threshold(run)}",
-             f"{claims.crashes(run)}", run.spec.engine, run.written_by or "–")
+            (what, f"{len(run.records)}", "–" if lap is None else f"{lap:.2f}",
+             f"{claims.last(run, 'peak_speed_mps'):.2f}", f"{claims.last(run, 'rmse_m'):.3f}",
+             f"{claims.beyond_threshold(run)}", f"{claims.crashes(run)}", run.written_by or "–")
         )  # fmt: skip
-    heads = ("command", "variant", "flights", "last lap s", "peak m/s", "RMSE m", "> 0.35 m",
-             "crashes", "engine", "version")  # fmt: skip
-    parts: list[Part] = [Table(heads, rows, text_columns=2)]
+    heads = ("command", "flights", "last lap s", "peak m/s", "RMSE m", "> 0.35 m", "crashes",
+             "version")  # fmt: skip
+    parts: list[Part] = [Table(heads, rows)]
     parts += _configurations(runs)
     parts.append(Table(("software", "version"), list(versions().items()),
                        caption="With which this report was made. Each run names the version that "

@@ -108,7 +108,7 @@ def summary(material: Material) -> Section:
     ]
     if rows:
         parts.append(Table(("", "claim", "paper", "measured: median (range over the seeds)",
-                            "verdict"), rows, text_columns=4))  # fmt: skip
+                            "verdict"), rows, text_columns=5))  # fmt: skip
     parts.append(
         Paragraph(
             "Reproduced: every run reaches the figure as printed, or shows what is said. Better: "
@@ -126,7 +126,8 @@ def summary(material: Material) -> Section:
 
 def learning(material: Material) -> Section | None:
     """Curves of every task and scenario."""
-    keys = sorted({(r.task, r.scenario) for r in material.runs.matching()})
+    keys = sorted({(r.task, r.scenario) for r in material.runs.matching()},
+                  key=lambda key: (key[1] in claims.FAULTS, key))  # fmt: skip
     parts: list[Part] = []
     for task, scenario in keys:
         groups = {m: material.runs.matching(task=task, scenario=scenario, method=m)

@@ -110,7 +110,9 @@ table{border-collapse:collapse;font-size:.9rem;line-height:1.45;min-width:min(10
 th{font-weight:600;color:var(--soft);border-bottom:2px solid var(--line);vertical-align:bottom}
 td,th{padding:.42rem .9rem .42rem 0;text-align:right;vertical-align:top;
 font-variant-numeric:tabular-nums}
-td.t,th.t{text-align:left}td{border-bottom:1px solid var(--line)}tr:last-child td{border-bottom:0}
+td{white-space:nowrap}td.t,th.t{text-align:left;white-space:normal}
+td.t code{display:inline-block;min-width:20rem}
+td{border-bottom:1px solid var(--line)}tr:last-child td{border-bottom:0}
 caption{caption-side:bottom;text-align:left;color:var(--soft);font-size:.86rem;padding-top:.5rem}
 .badge{display:inline-block;white-space:nowrap;border-radius:99px;padding:.02rem .6rem;
 font-size:.82rem;font-weight:600;border:1px solid}

@@ -8,7 +8,7 @@ import matplotlib as mpl
 import numpy as np
 from matplotlib.colors import LogNorm
 from matplotlib.patches import Circle, FancyArrow
-from matplotlib.ticker import MaxNLocator
+from matplotlib.ticker import FuncFormatter, LogLocator, MaxNLocator, NullLocator
 
 from lafr_mjx.view.drawing import BLUE, DARK, GREY, ORANGE, RED, array, column, drawn_figure
 from lafr_mjx.view.plots import draw_body_rates
@@ -155,19 +155,27 @@ def plot_potential(
                       array(record.get("candidate_stressed_errors_m")), ".", color=GREY, ms=2.5,
                       alpha=0.8)  # fmt: skip
         left.plot(scales, flown, "-", color=DARK, lw=1.0)
-        left.scatter(scales, flown, s=34, c="white", edgecolors=DARK, zorder=4)
+        left.scatter(scales, flown, s=58, c="white", edgecolors=DARK, zorder=4)
         for number, x, y in zip(numbers, scales, flown, strict=True):
             if np.isfinite(y) and y <= top:
-                left.annotate(f"{number:.0f}", (x, y), ha="center", va="center", fontsize=5.5,
+                left.annotate(f"{number:.0f}", (x, y), ha="center", va="center", fontsize=6.5,
                               zorder=5)  # fmt: skip
         left.set(xlim=(high, low), ylim=(0.0, top), xlabel="time scale α  (faster →)",
                  ylabel="peak tracking error E [m]")  # fmt: skip
         left.grid(visible=False)
         bar = figure.colorbar(mesh, ax=left, pad=0.02)
+        _plain_ticks(bar.ax)
         bar.set_label("J")
         bar.outline.set_visible(False)  # type: ignore[operator]
         _slices(right, records, potential, numbers)
         return path
+
+
+def _plain_ticks(axis: Any) -> None:
+    """Few round numbers on a logarithmic axis, not powers."""
+    axis.yaxis.set_major_locator(LogLocator(subs=(1.0, 2.0, 5.0)))
+    axis.yaxis.set_major_formatter(FuncFormatter(lambda value, _: f"{value:g}"))
+    axis.yaxis.set_minor_locator(NullLocator())
 
 
 def _slices(axis: Any, records: Sequence[Mapping[str, Any]], potential: Any,
@@ -185,6 +193,7 @@ def _slices(axis: Any, records: Sequence[Mapping[str, Any]], potential: Any,
         flown = potential(array([record.get("time_scale")]), array([record.get("peak_error_m")]))
         axis.plot(record.get("time_scale"), flown[0], "*", color=colour, mec=DARK, mew=0.6, ms=9)
     axis.set_yscale("log")
+    _plain_ticks(axis)
     axis.invert_xaxis()
     axis.set_title("J(α): foretold (lines), flown (stars)")
     axis.set_xlabel("time scale α  (faster →)")

@@ -205,7 +205,7 @@ def plot_horizons(
             axis.set_xticklabels([f"{0.02 * h:g}" for h in horizons])
             axis.set_xlabel("training horizon [s]")
             axis.set_ylabel(label)
-            axis.set_ylim(bottom=0.0)
+            axis.set_ylim(0.0, 1.1 * axis.get_ylim()[1])
         handles, labels = axes[0].get_legend_handles_labels()
         figure.legend(handles, labels, loc="outside upper right", ncols=2)
         return path

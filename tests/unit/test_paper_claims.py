@@ -40,9 +40,10 @@ def test_less_is_better():
 
 
 def test_spread_names_runs_without_a_figure():
-    assert spread([1.0, 3.0, 2.0]) == "2.00 (1.00 to 3.00)"
+    assert spread([1.0, 3.0, 2.0]) == "2.00 (1.00–3.00)"
     assert spread([1.0]) == "1.00"
-    assert spread([1.0, float("inf")]) == "1.00 (1.00 to 1.00), 1 without"
+    assert spread([-0.02, 0.01], "+.1%") == "-0.5% (-2.0% to +1.0%)"
+    assert spread([1.0, float("inf")]) == "1.00, 1 without"
     assert spread([float("inf")]) == "none"
 
 

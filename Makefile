@@ -8,10 +8,12 @@ STAMPS := $(VENV)/.stamps
 DEMO := runs/demo-$(shell date +%Y%m%d-%H%M%S)
 
 .DEFAULT_GOAL := help
-.PHONY: help demo test lint docs format clean test-hil test-hil-quick soak
+.PHONY: help demo reproduce reproduce-quick test lint docs format clean test-hil test-hil-quick soak
 
 help:
 	@echo "make demo    install, adapt a policy on the figure-8 in 5 m/s wind, make a video of it (5 minutes)"
+	@echo "make reproduce  fly the paper's simulation section (3 seeds), bounds, report; can be resumed"
+	@echo "make reproduce-quick  the same with one seed"
 	@echo "make test    install and run all tests"
 	@echo "make test-hil  flights on the software drone, in real time"
 	@echo "make soak    every fault many times (hours; SIMULATED=20 REALTIME=3 ONLY= choose)"
@@ -42,6 +44,18 @@ demo: $(STAMPS)/user
 		echo "The run is complete, without pictures. When what is named above is installed:"; \
 		echo "$(BIN)/lafr-mjx view $(DEMO) --video $(DEMO)/video.mp4 --strobe $(DEMO)/strobe.png"; \
 	fi
+
+# The bounds need CasADi.
+$(STAMPS)/bounds: $(STAMPS)/user
+	$(BIN)/python -m pip install --quiet --disable-pip-version-check -c constraints.txt -e '.[bounds]'
+	@touch $@
+
+# Finished runs are kept: the same command goes on where it was interrupted.
+reproduce: $(STAMPS)/bounds
+	$(BIN)/lafr-mjx reproduce --processes 2
+
+reproduce-quick: $(STAMPS)/bounds
+	$(BIN)/lafr-mjx reproduce --processes 2 --quick
 
 test: $(STAMPS)/dev
 	$(BIN)/python -m pytest -n 2 --dist loadfile

@@ -24,6 +24,8 @@ from lafr_mjx.experiments.check_claims import CheckClaims
 from lafr_mjx.experiments.fit import Fit
 from lafr_mjx.experiments.fly import Fly
 from lafr_mjx.experiments.listing import List
+from lafr_mjx.experiments.report import Report
+from lafr_mjx.experiments.reproduce import Reproduce
 from lafr_mjx.experiments.view import View
 
 _DESCRIPTION = """Learn agile quadrotor flight while flying.
@@ -37,6 +39,10 @@ lafr-mjx ablate figure8 --methods ours baseline --scenarios nominal wind5
 lafr-mjx fly figure8 --scenario wind5
 
 lafr-mjx view runs/figure8-wind5-ours-0
+
+lafr-mjx reproduce --quick
+
+lafr-mjx report runs/paper
 
 lafr-mjx fit flight.npz
 
@@ -61,6 +67,8 @@ def _app() -> tyro.extras.SubcommandApp:
     app.command(Fly, name="fly")  # pyright: ignore
     app.command(Fit, name="fit")  # pyright: ignore
     app.command(List, name="list")  # pyright: ignore
+    app.command(Report, name="report")  # pyright: ignore
+    app.command(Reproduce, name="reproduce")  # pyright: ignore
     app.command(View, name="view")  # pyright: ignore
     app.command(bench, name="bench", help="Measure speed, each figure beside its yardstick.")
     return app

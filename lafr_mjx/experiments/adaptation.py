@@ -19,6 +19,7 @@ from lafr_mjx.errors import InputError
 from lafr_mjx.experiments import carried_files
 from lafr_mjx.experiments.adapt import record_of
 from lafr_mjx.learner import adapt, methods, pretrain
+from lafr_mjx.learner.improve import Sizes
 from lafr_mjx.metrics import flight_metrics
 from lafr_mjx.plant.plant import Plant, PlantRun
 from lafr_mjx.plant.scenario import Scenario, load_scenario
@@ -29,6 +30,8 @@ if TYPE_CHECKING:
     from lafr_mjx.experiments.run_folder import RunFolder
 
 _KEYS = ("task", "scenario", "vehicle", "method", "iterations", "seed", "engine", "ats", "plant")
+_LATER_KEYS = {"horizon": Sizes().horizon}
+"""What runs of earlier versions do not say, with what they were flown with."""
 
 
 class Report(Protocol):
@@ -64,6 +67,7 @@ class AdaptationJob:
     @staticmethod
     def build(**given: Any) -> AdaptationJob:
         """Load and check what a run is made of."""
+        given = _LATER_KEYS | given
         vehicle = load_vehicle(given["vehicle"])
         task = load_task(given["task"], vehicle.limits)
         given = given | {"scenario": given["scenario"] or task.scenario}
@@ -80,7 +84,8 @@ class AdaptationJob:
         missing = [key for key in _KEYS if key not in given]
         if missing:
             raise InputError(f"config.toml: 'run.{missing[0]}' is missing; the run cannot go on")
-        job = AdaptationJob.build(**{key: given[key] for key in _KEYS})
+        known = (*_KEYS, *_LATER_KEYS)
+        job = AdaptationJob.build(**{key: given[key] for key in known if key in given})
         for what, digest in job.digests().items():
             if config.get("digests", {}).get(what) != digest:
                 raise InputError(
@@ -88,7 +93,7 @@ class AdaptationJob:
                     f"cannot go on under other conditions"
                 )
         # As it was asked for: where carried files are laid out is nobody's business.
-        asked = {key: config["run"][key] for key in _KEYS}
+        asked = job.given | {role: config["run"][role] for role in carried_files.ROLES}
         return replace(job, given=asked, files=config.get("files", {}))
 
     def digests(self) -> dict[str, str]:
@@ -145,6 +150,7 @@ class AdaptationJob:
         seed = int(self.given["seed"])
         plant = Plant(self.vehicle, self.scenario, fans=self.task.fans, engine=self.given["engine"])
         settings = methods.settings_of(self.given["method"])
+        sizes = Sizes(horizon=int(self.given["horizon"]))
         policy = self._first_policy(report, seed)
         run = plant.start(seed)
         state = adapt.start(policy, self.task.start_time_scale, seed)
@@ -161,7 +167,7 @@ class AdaptationJob:
             report.before(iteration)
             started = time.monotonic()
             run, state, flown = adapt.iterate(
-                plant, run, state, self.task, settings,
+                plant, run, state, self.task, settings, sizes,
                 rule=self.given["ats"], stage=report.stage,
             )  # fmt: skip
             jax.block_until_ready(state)

@@ -8,13 +8,12 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any, Literal
 
 from rich.console import Console
-from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn, TimeElapsedColumn
 
-from lafr_mjx.errors import InputError, RunError
+from lafr_mjx.errors import InputError
+from lafr_mjx.experiments.paper_plan import PAPER_RUNS
 from lafr_mjx.output import check_writable, write_json
 
 if TYPE_CHECKING:
-    from lafr_mjx.experiments.adaptation_batch import RunSpec
     from lafr_mjx.experiments.claims import Row
 
 _ALL_SEEDS, _ALL_PLANTS = (0, 1, 2), 16
@@ -33,8 +32,8 @@ class CheckClaims:
     first ended. The table is also written to claims.md and claims.json in the folder.
     """
 
-    out: Path = Path("runs/claims")
-    """Folder of the runs."""
+    out: Path = PAPER_RUNS
+    """Folder of the runs; `lafr-mjx reproduce` shares it."""
     quick: bool = False
     """One seed and 4 random plants instead of 3 and 16."""
     processes: int = 2
@@ -52,7 +51,8 @@ class CheckClaims:
         if not 1 <= self.processes <= 256:
             raise InputError(f"--processes {self.processes}: must be from 1 to 256")
         from lafr_mjx.experiments import claims
-        from lafr_mjx.experiments.adaptation_batch import finished, fly_all
+        from lafr_mjx.experiments.adaptation_batch import finished
+        from lafr_mjx.experiments.batch_progress import fly_with_progress
 
         seeds, plants = (_QUICK_SEEDS, _QUICK_PLANTS) if self.quick else (_ALL_SEEDS, _ALL_PLANTS)
         plan = claims.Plan(seeds, plants, self.engine)
@@ -64,31 +64,13 @@ class CheckClaims:
             f"a minute to a minute. Interrupted, the same command goes on."
         )
         base_s = None
-        failures: list[str] = []
         if done < len(specs) and not self.only_print:
             base_s = self._base_time(console)
-            with self._progress(console) as bar:
-                task = bar.add_task("", total=len(specs), completed=done)
-
-                def told(spec: RunSpec, error: Exception | None) -> None:
-                    if error is not None:
-                        failures.append(f"{spec.name}: {error}")
-                    bar.update(task, advance=1, description=spec.name)
-
-                # The first alone, with all cores: its seconds per iteration are reported.
-                fly_all(specs[:1], self.out, 1, told)
-                fly_all(specs[1:], self.out, self.processes, told)
-        if failures:
-            raise RunError("some runs failed; try again to go on:\n" + "\n".join(failures))
+            # The first alone, with all cores: its seconds per iteration are reported.
+            fly_with_progress(specs, self.out, self.processes, console, first_alone=True)
         base_s = self._remembered(base_s)
         rows = claims.rows(claims.Evidence(self.out, plan), base_s)
         self._tell(console, rows)
-
-    def _progress(self, console: Console) -> Progress:
-        return Progress(
-            TextColumn("runs"), BarColumn(), MofNCompleteColumn(), TimeElapsedColumn(),
-            TextColumn("{task.description}"), console=console,
-        )  # fmt: skip
 
     def _base_time(self, console: Console) -> float:
         """Seconds of a base training whose program is compiled already."""

@@ -17,7 +17,20 @@ if TYPE_CHECKING:
 
 # Colours that remain distinct for colour-blind readers (Okabe and Ito).
 BLUE, ORANGE, RED, GREY = "#0072B2", "#E69F00", "#D55E00", "#8C8C8C"
+GREEN, PURPLE = "#009E73", "#CC79A7"
 DARK = "#333333"
+
+METHOD_COLOURS = {
+    "ours": BLUE,
+    "residual-only": PURPLE,
+    "lotf": ORANGE,
+    "anchor-only": GREEN,
+    "baseline": GREY,
+    "geometric": DARK,
+}
+"""The same colour for a method in all figures, in the order of their legends."""
+
+SCENARIO_COLOURS = {"nominal": BLUE, "payload": ORANGE, "propeller": GREEN, "combined": RED}
 
 _STYLE: dict[Any, Any] = {
     "font.family": "sans-serif",

@@ -14,7 +14,6 @@ from typing import TYPE_CHECKING, Any
 import matplotlib as mpl
 import numpy as np
 from matplotlib.cm import ScalarMappable
-from matplotlib.collections import LineCollection
 from matplotlib.colors import Normalize
 from matplotlib.lines import Line2D
 from matplotlib.ticker import MaxNLocator, NullLocator, ScalarFormatter
@@ -35,6 +34,7 @@ from lafr_mjx.view.drawing import (
     mark_beyond,
     sliding_mean,
 )
+from lafr_mjx.view.tracks import draw_track, speed_bar, track_of, view_of
 
 if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence
@@ -45,10 +45,9 @@ if TYPE_CHECKING:
     from lafr_mjx.experiments.run_folder import RunFolder
     from lafr_mjx.types import Rollout
 
-_SPEED_MAP, _ITERATION_MAP = "viridis", "viridis_r"
-_MEAN_S = 2.0
+ITERATION_MAP = "viridis_r"
+MEAN_S = 2.0
 _STACKED_BELOW = 0.55  # height over width of a path below which views go one above another
-_NARROWEST_M = 1.2  # smallest extent of a path's view, for paths along a line
 
 
 def make_plots(
@@ -145,13 +144,10 @@ def plot_progress(
 
 def plot_paths(plots: Path, flights: Mapping[int, Rollout], task_name: str) -> Path:
     """`paths.png`: flown paths from above, coloured by speed, on one scale."""
-    tracks = {number: _track(rollout) for number, rollout in flights.items()}
-    everything = np.concatenate([p for t in tracks.values() for p in (t[0], t[2])])[:, :2]
-    low, high = everything.min(axis=0), everything.max(axis=0)
-    extent = np.maximum(1.06 * (high - low) + 0.1, _NARROWEST_M)
-    middle = 0.5 * (low + high)
-    fastest = max(float(speed.max()) for _, speed, _ in tracks.values())
-    count, aspect = len(tracks), extent[1] / extent[0]
+    tracks = {number: track_of(rollout) for number, rollout in flights.items()}
+    view = view_of(tracks.values())
+    fastest = max(float(track.speed.max()) for track in tracks.values())
+    count, aspect = len(tracks), view.aspect
     stacked = aspect < _STACKED_BELOW
     rows, columns = (count, 1) if stacked else (1, count)
     width = 5.8 if stacked else min(2.9 if count > 1 else 5.0, 5.5 / aspect)  # of a panel, inches
@@ -160,30 +156,16 @@ def plot_paths(plots: Path, flights: Mapping[int, Rollout], task_name: str) -> P
         axes = np.atleast_1d(figure.subplots(rows, columns, sharex=True, sharey=True))
         figure.suptitle(f"Flown paths on {task_name}, seen from above", x=0.01, ha="left")
         lines = None
-        for axis, (number, (position, speed, reference)) in zip(axes, tracks.items(), strict=True):
-            points = position[:, None, :2]
-            lines = LineCollection(
-                list(np.concatenate([points[:-1], points[1:]], axis=1)),
-                array=0.5 * (speed[:-1] + speed[1:]), cmap=_SPEED_MAP, lw=2.6, capstyle="round",
-                clim=(0.0, fastest),
-            )  # fmt: skip
-            axis.add_collection(lines)
-            axis.plot(reference[:, 0], reference[:, 1], color=GREY, lw=0.9, label="reference")
-            axis.plot(*position[0, :2], "o", color=DARK, mfc="white", ms=5, label="start")
-            axis.set_title(f"Flight {number}: up to {speed.max():.1f} m/s")
-            axis.set_xlim(middle[0] - 0.5 * extent[0], middle[0] + 0.5 * extent[0])
-            axis.set_ylim(middle[1] - 0.5 * extent[1], middle[1] + 0.5 * extent[1])
-            axis.set_aspect("equal")
-            axis.yaxis.set_major_locator(MaxNLocator(5))
+        for axis, (number, track) in zip(axes, tracks.items(), strict=True):
+            lines = draw_track(axis, track, view, fastest)
+            axis.set_title(f"Flight {number}: up to {track.speed.max():.1f} m/s")
         for axis in axes[-1:] if stacked else axes:
             axis.set_xlabel("x [m]")
         for axis in axes if stacked else axes[:1]:
             axis.set_ylabel("y [m]")
         figure.legend(*axes[0].get_legend_handles_labels(), loc="outside upper right", ncols=2)
         if lines is not None:
-            bar = figure.colorbar(lines, ax=list(axes), pad=0.02, aspect=7.0 * size[1])
-            bar.set_label("speed [m/s]")
-            bar.outline.set_visible(False)  # type: ignore[operator]
+            speed_bar(figure, lines, list(axes), size[1])
         return path
 
 
@@ -199,28 +181,35 @@ def plot_body_rates(
     plots: Path, flights: Sequence[tuple[np.ndarray, float]], task_name: str, rate_limit: float
 ) -> Path:
     """`body_rates.png`: commanded body rates of all flights, one after another."""
-    rates = np.concatenate([rates for rates, _ in flights])
-    steps = np.concatenate([np.full(len(rates), step) for rates, step in flights])
-    time = np.cumsum(steps) - steps
     with drawn_figure(plots / "body_rates.png", (7.2, 3.0)) as (figure, path):
         axis = figure.subplots()
         axis.set_title(f"Commanded body rates on {task_name}", fontsize=10.5)
-        axis.plot(time, rates, color="#9CC7E4", lw=0.5, label="raw")
-        if len(rates):
-            mean = sliding_mean(rates, max(1, round(_MEAN_S / steps[0])))
-            axis.plot(time, mean, color=BLUE, lw=1.8, label=f"mean over {_MEAN_S:g} s")
-        axis.axhline(rate_limit, color=RED, ls=(0, (4, 2)), lw=1.2)
-        axis.set_ylim(0.0, 1.15 * max(rate_limit, largest(rates)))
-        ends = np.cumsum([len(rates) * step for rates, step in flights])
-        axis.set_xlim(0.0, ends[-1] if ends[-1] > 0.0 else 1.0)
-        label_line(axis, rate_limit, f"limit {rate_limit:g} rad/s")
-        for end in ends[:-1]:
-            axis.axvline(end, color="#BBBBBB", lw=0.6, zorder=0.9)
-        axis.grid(visible=False, axis="x")
+        draw_body_rates(axis, flights, rate_limit)
         axis.set_xlabel("accumulated flight time [s]")
-        axis.set_ylabel(r"$\|\omega_{cmd}\|_\infty$ [rad/s]")
         axis.legend(loc="lower right", bbox_to_anchor=(1.0, 1.0), ncols=2, borderaxespad=0.2)
         return path
+
+
+def draw_body_rates(
+    axis: Axes, flights: Sequence[tuple[np.ndarray, float]], rate_limit: float
+) -> None:
+    """Rates of flights in a row, with their mean over 2 s and the limit."""
+    rates = np.concatenate([rates for rates, _ in flights])
+    steps = np.concatenate([np.full(len(rates), step) for rates, step in flights])
+    time = np.cumsum(steps) - steps
+    axis.plot(time, rates, color="#9CC7E4", lw=0.5, label="raw")
+    if len(rates):
+        mean = sliding_mean(rates, max(1, round(MEAN_S / steps[0])))
+        axis.plot(time, mean, color=BLUE, lw=1.8, label=f"mean over {MEAN_S:g} s")
+    axis.axhline(rate_limit, color=RED, ls=(0, (4, 2)), lw=1.2)
+    axis.set_ylim(0.0, 1.15 * max(rate_limit, largest(rates)))
+    ends = np.cumsum([len(rates) * step for rates, step in flights])
+    axis.set_xlim(0.0, ends[-1] if ends[-1] > 0.0 else 1.0)
+    label_line(axis, rate_limit, f"limit {rate_limit:g} rad/s")
+    for end in ends[:-1]:
+        axis.axvline(end, color="#BBBBBB", lw=0.6, zorder=0.9)
+    axis.grid(visible=False, axis="x")
+    axis.set_ylabel(r"$\|\omega_{cmd}\|_\infty$ [rad/s]")
 
 
 def plot_ats(
@@ -234,7 +223,7 @@ def plot_ats(
     numbers = column(records, "iteration")
     scales, flown = column(records, "time_scale"), column(records, "peak_error_m")
     diamond = 5.5 if len(records) <= 12 else 4.0
-    colours = mpl.colormaps[_ITERATION_MAP]
+    colours = mpl.colormaps[ITERATION_MAP]
     norm = Normalize(numbers.min(), max(numbers.max(), numbers.min() + 1))
     panels = (
         ("Nominal model", "candidate_nominal_errors_m", nominal_limit, "limit"),
@@ -295,16 +284,3 @@ def _finish_ats(axes: Sequence[Axes], errors: Sequence[float]) -> None:
     axes[0].set_yticks(steps[(steps >= low) & (steps <= high)])
     axes[0].yaxis.set_minor_locator(NullLocator())
     axes[0].invert_xaxis()
-
-
-def _track(rollout: Rollout) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
-    """Position [T, 3] and speed [T] while it flew, and the whole reference."""
-    valid = np.asarray(rollout.valid)
-    flying = valid & ~np.asarray(rollout.crashed)
-    position = np.asarray(rollout.truth.position, float)[flying]
-    speed = np.linalg.norm(np.asarray(rollout.truth.velocity, float)[flying], axis=-1)
-    reference = np.asarray(rollout.reference.position, float)[valid]
-    good = np.isfinite(position).all(axis=-1) & np.isfinite(speed)
-    if not good.any():  # it never flew: nothing but its start
-        return reference[:1], np.zeros(1), reference
-    return position[good], speed[good], reference

@@ -1,0 +1,199 @@
+"""Figures of recorded flights side by side: paths in wind, inspection, body rates, potential."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any, NamedTuple
+
+import matplotlib as mpl
+import numpy as np
+from matplotlib.colors import LogNorm
+from matplotlib.patches import Circle, FancyArrow
+from matplotlib.ticker import FuncFormatter, LogLocator, MaxNLocator, NullLocator
+
+from lafr_mjx.view.drawing import BLUE, DARK, GREY, ORANGE, RED, array, column, drawn_figure
+from lafr_mjx.view.plots import draw_body_rates
+from lafr_mjx.view.tracks import Track, draw_track, speed_bar, track_of, view_of
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Mapping, Sequence
+    from pathlib import Path
+
+    from lafr_mjx.types import Rollout
+
+
+class Shown(NamedTuple):
+    """A flight with its caption."""
+
+    rollout: Rollout
+    title: str
+
+
+def plot_path_grid(path: Path, rows: Mapping[str, Sequence[Shown]], since_s: float) -> Path:
+    """One row for each method, one column for each version of its policy, one colour scale."""
+    tracks = {name: [track_of(shown.rollout, since_s) for shown in row]
+              for name, row in rows.items()}  # fmt: skip
+    everything = [track for row in tracks.values() for track in row]
+    view = view_of(everything)
+    fastest = max(float(track.speed.max()) for track in everything)
+    columns = max(len(row) for row in rows.values())
+    width = 7.4 / columns
+    size = (8.2, len(rows) * (view.aspect * width + 0.55) + 0.5)
+    with drawn_figure(path, size) as (figure, path):
+        axes = figure.subplots(len(rows), columns, squeeze=False, sharex=True, sharey=True)
+        lines = None
+        for axis_row, (name, row) in zip(axes, rows.items(), strict=True):
+            for axis, shown, track in zip(axis_row, row, tracks[name], strict=False):
+                lines = draw_track(axis, track, view, fastest)
+                axis.set_title(shown.title)
+            for axis in axis_row[len(row) :]:
+                axis.set_visible(False)
+            axis_row[0].set_ylabel(f"{name}\ny [m]")
+        for axis in axes[-1]:
+            axis.set_xlabel("x [m]")
+        if lines is not None:
+            speed_bar(figure, lines, list(axes.flat), size[1])
+        return path
+
+
+class Course(NamedTuple):
+    """What stands on the ground of an inspection."""
+
+    landmarks: np.ndarray  # [L, 3] m
+    radius_m: float
+    fans: Sequence[tuple[np.ndarray, np.ndarray]]  # position and direction of each
+
+
+def plot_inspection(
+    path: Path, flights: Sequence[Shown], course: Course, groups: Sequence[Any], since_s: float
+) -> Path:
+    """The tour before and after from above; motion time and landmark distance over iterations."""
+    tracks: list[Track] = [track_of(shown.rollout, since_s) for shown in flights]
+    places = [course.landmarks[:, :2], *(np.asarray(p)[None, :2] for p, _ in course.fans)]
+    view = view_of(tracks, np.concatenate(places))
+    fastest = max(float(track.speed.max()) for track in tracks)
+    top = 3.6 * view.aspect + 0.5
+    with drawn_figure(path, (8.2, top + 2.4)) as (figure, path):
+        upper, lower = np.asarray(figure.subfigures(2, 1, height_ratios=(top, 2.4)))
+        axes = np.atleast_1d(upper.subplots(1, len(flights), sharex=True, sharey=True))
+        lines = None
+        for axis, shown, track in zip(axes, flights, tracks, strict=True):
+            lines = draw_track(axis, track, view, fastest)
+            for landmark in course.landmarks:
+                axis.add_patch(Circle(tuple(landmark[:2]), course.radius_m, fill=False, ec=ORANGE,
+                                      lw=1.5))  # fmt: skip
+            for position, direction in course.fans:
+                dx, dy = 0.8 * np.asarray(direction)[:2]
+                axis.add_patch(FancyArrow(position[0], position[1], dx, dy, width=0.08, color=RED,
+                                          alpha=0.6, lw=0))  # fmt: skip
+            axis.set_title(shown.title)
+            axis.set_xlabel("x [m]")
+        axes[0].set_ylabel("y [m]")
+        if lines is not None:
+            speed_bar(upper, lines, list(axes), top)  # type: ignore[arg-type]
+        panels = (("lap_time_s", "motion time [s]", None),
+                  ("landmark_miss_m", "farthest landmark [m]", course.radius_m))  # fmt: skip
+        for axis, (key, label, limit) in zip(lower.subplots(1, 2), panels, strict=True):
+            for records in groups:
+                axis.plot(column(records, "iteration"), column(records, key), "o-", color=BLUE,
+                          ms=3.5, lw=1.2, alpha=0.8)  # fmt: skip
+            if limit is not None:
+                axis.axhline(limit, color=RED, ls=(0, (4, 2)), lw=1.2)
+            axis.set_ylim(0.0, 1.12 * max(axis.get_ylim()[1], limit or 0.0))
+            axis.set_ylabel(label)
+            axis.set_xlabel("iteration")
+            axis.xaxis.set_major_locator(MaxNLocator(integer=True, min_n_ticks=1))
+        return path
+
+
+def plot_rates(
+    path: Path, tasks: Mapping[str, Sequence[tuple[np.ndarray, float]]], rate_limit: float
+) -> Path:
+    """Commanded body rates of whole runs, one panel for each task."""
+    with drawn_figure(path, (7.6, 2.3 * len(tasks) + 0.5)) as (figure, path):
+        axes = np.atleast_1d(figure.subplots(len(tasks), 1))
+        for axis, (name, flights) in zip(axes, tasks.items(), strict=True):
+            draw_body_rates(axis, flights, rate_limit)
+            axis.set_title(name)
+        axes[-1].set_xlabel("accumulated flight time [s]")
+        axes[0].legend(loc="lower right", bbox_to_anchor=(1.0, 1.0), ncols=2, borderaxespad=0.2)
+        return path
+
+
+def plot_potential(
+    path: Path,
+    records: Sequence[Mapping[str, Any]],
+    potential: Callable[[np.ndarray, np.ndarray], np.ndarray],
+    error_threshold: float,
+    title: str,
+) -> Path:
+    """J over time scale and error, the flights that were flown, and what was foretold for others.
+
+    Args:
+        path: of the picture.
+        records: of the iterations of one run.
+        potential: J of time scale and error, arrays that broadcast.
+        error_threshold: E_th [m].
+        title: of the picture.
+    """
+    scales, flown = column(records, "time_scale"), column(records, "peak_error_m")
+    numbers = column(records, "iteration")
+    low, high = 0.88 * np.nanmin(scales), 1.06 * np.nanmax(scales)
+    top = min(max(2.0 * error_threshold, 1.1 * np.nanmax(flown)), 1.2)
+    grid_scale, grid_error = np.meshgrid(np.linspace(low, high, 240), np.linspace(0.0, top, 200))
+    with drawn_figure(path, (7.6, 4.0)) as (figure, path):
+        left, right = figure.subplots(1, 2, width_ratios=(1.25, 1.0))
+        figure.suptitle(title, x=0.01, ha="left")
+        values = potential(grid_scale, grid_error)
+        mesh = left.pcolormesh(grid_scale, grid_error, values, cmap="RdYlBu_r", shading="auto",
+                               norm=LogNorm(values.min(), values.max()))  # fmt: skip
+        left.axhline(error_threshold, color=DARK, ls=":", lw=1.4)
+        left.annotate(f"$E_{{th}}$ = {error_threshold:g} m", (0.02, error_threshold),
+                      xycoords=("axes fraction", "data"), xytext=(0, 3), fontsize=8,
+                      textcoords="offset points")  # fmt: skip
+        for record in records:
+            left.plot(array(record.get("candidates")),
+                      array(record.get("candidate_stressed_errors_m")), ".", color=GREY, ms=2.5,
+                      alpha=0.8)  # fmt: skip
+        left.plot(scales, flown, "-", color=DARK, lw=1.0)
+        left.scatter(scales, flown, s=58, c="white", edgecolors=DARK, zorder=4)
+        for number, x, y in zip(numbers, scales, flown, strict=True):
+            if np.isfinite(y) and y <= top:
+                left.annotate(f"{number:.0f}", (x, y), ha="center", va="center", fontsize=6.5,
+                              zorder=5)  # fmt: skip
+        left.set(xlim=(high, low), ylim=(0.0, top), xlabel="time scale α  (faster →)",
+                 ylabel="peak tracking error E [m]")  # fmt: skip
+        left.grid(visible=False)
+        bar = figure.colorbar(mesh, ax=left, pad=0.02)
+        _plain_ticks(bar.ax)
+        bar.set_label("J")
+        bar.outline.set_visible(False)  # type: ignore[operator]
+        _slices(right, records, potential, numbers)
+        return path
+
+
+def _plain_ticks(axis: Any) -> None:
+    """Few round numbers on a logarithmic axis, not powers."""
+    axis.yaxis.set_major_locator(LogLocator(subs=(1.0, 2.0, 5.0)))
+    axis.yaxis.set_major_formatter(FuncFormatter(lambda value, _: f"{value:g}"))
+    axis.yaxis.set_minor_locator(NullLocator())
+
+
+def _slices(axis: Any, records: Sequence[Mapping[str, Any]], potential: Any,
+            numbers: np.ndarray) -> None:  # fmt: skip
+    colours = mpl.colormaps["viridis_r"]
+    count = max(float(np.nanmax(numbers)), 1.0)
+    for number, record in zip(numbers, records, strict=True):
+        scale = array(record.get("candidates"))
+        error = array(record.get("candidate_stressed_errors_m"))
+        colour = colours(number / count)
+        if len(scale) and len(scale) == len(error):
+            order = np.argsort(scale)
+            axis.plot(scale[order], potential(scale, error)[order], ".-", color=colour, lw=1.0,
+                      ms=3)  # fmt: skip
+        flown = potential(array([record.get("time_scale")]), array([record.get("peak_error_m")]))
+        axis.plot(record.get("time_scale"), flown[0], "*", color=colour, mec=DARK, mew=0.6, ms=9)
+    axis.set_yscale("log")
+    _plain_ticks(axis)
+    axis.invert_xaxis()
+    axis.set_title("J(α): foretold (lines), flown (stars)")
+    axis.set_xlabel("time scale α  (faster →)")

@@ -1,0 +1,49 @@
+"""A report in a real browser: it loads from a file, all pictures show, nothing complains."""
+
+from __future__ import annotations
+
+import pytest
+from report_runs import write_run
+from view_runs import require_chromium
+
+from lafr_mjx.experiments.adaptation_batch import RunSpec
+from lafr_mjx.experiments.report import Report
+
+
+@pytest.fixture(scope="module")
+def page_file(tmp_path_factory):
+    folder = tmp_path_factory.mktemp("report")
+    for seed in (100, 101):
+        for method in ("ours", "baseline"):
+            spec = RunSpec("figure8", "wind5", method=method, seed=seed, iterations=3)
+            write_run(folder, spec, flights=(0, 1, 2) if seed == 100 else ())
+    Report((folder,), folder / "report.html").run()
+    return folder / "report.html"
+
+
+def test_in_a_browser(page_file):
+    browser_path = require_chromium()
+    from playwright.sync_api import sync_playwright
+
+    complaints, requests = [], []
+    with sync_playwright() as playwright:
+        browser = playwright.chromium.launch(executable_path=browser_path, args=["--no-sandbox"])
+        page = browser.new_page(viewport={"width": 1200, "height": 900})
+        page.set_default_timeout(120_000)
+        page.on("console", lambda m: complaints.append(m.text) if m.type == "error" else None)
+        page.on("pageerror", lambda error: complaints.append(str(error)))
+        page.on("requestfailed", lambda request: complaints.append(request.url))
+        page.on("request", lambda request: requests.append(request.url))
+        page.goto(page_file.as_uri())
+        page.get_by_role("heading", name="Summary against the paper").wait_for()
+        widths = page.eval_on_selector_all("img", "all => all.map(one => one.naturalWidth)")
+        assert len(widths) >= 4 and min(widths) > 300
+        # Nothing sticks out sideways, on a wide and on a narrow screen.
+        for width in (1200, 400):
+            page.set_viewport_size({"width": width, "height": 900})
+            assert page.evaluate("document.documentElement.scrollWidth") <= width
+        page.get_by_role("link", name="Learning curves").click()
+        assert page.url.endswith("#learning-curves")
+        browser.close()
+    assert complaints == []
+    assert [url[:40] for url in requests if not url.startswith(("file:", "data:"))] == []

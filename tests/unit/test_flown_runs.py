@@ -1,0 +1,114 @@
+"""What a report reads: run folders, folders full of them, and what is wrong with either."""
+
+from __future__ import annotations
+
+import pytest
+from report_runs import write_run
+
+from lafr_mjx.errors import InputError
+from lafr_mjx.experiments.adaptation_batch import RunSpec, finished
+from lafr_mjx.experiments.flown_runs import collect
+from lafr_mjx.experiments.run_folder import RunFolder
+
+SHORT = RunSpec("figure8", "wind5", iterations=2, engine="freebody")
+
+
+def test_a_run_and_a_folder_of_runs(tmp_path):
+    one = write_run(tmp_path, SHORT)
+    write_run(tmp_path / "more", SHORT._replace(method="baseline"))
+    write_run(tmp_path / "more" / "deeper", SHORT._replace(seed=1))
+    assert [run.spec for run in collect([one]).runs] == [SHORT]
+    found = collect([tmp_path, one])
+    assert {(r.spec.method, r.spec.seed) for r in found.runs} == {
+        ("ours", 0), ("baseline", 0), ("ours", 1)}  # fmt: skip
+    assert found.notes == []
+    assert [r.spec.seed for r in found.matching(method="ours")] == [0, 1]
+    assert found.matching(method="ours", horizon=10) == []
+
+
+def test_what_is_no_run_is_refused(tmp_path):
+    with pytest.raises(InputError, match="no run is given"):
+        collect([])
+    with pytest.raises(InputError, match="there is no such folder"):
+        collect([tmp_path / "missing"])
+    with pytest.raises(InputError, match=r"it has no config\.toml"):
+        collect([tmp_path])
+    with RunFolder.create(tmp_path / "new", {"run": SHORT._asdict()}):
+        pass
+    with pytest.raises(InputError, match="no iteration of this run is finished"):
+        collect([tmp_path / "new"])
+    with pytest.raises(InputError, match=r"holds no run that can be reported: .*no iteration"):
+        collect([tmp_path])
+
+
+def _older(path):
+    config = path / "config.toml"
+    config.write_text(config.read_text().replace("schema_version = 2", "schema_version = 1"))
+
+
+def _half(path):
+    config = path / "config.toml"
+    config.write_text(config.read_text()[:-30])
+
+
+def _poor(path):
+    lines = (path / "iterations.jsonl").read_text().replace('"rmse_m"', '"other"')
+    (path / "iterations.jsonl").write_text(lines)
+
+
+def _odd(path):
+    config = path / "config.toml"
+    config.write_text(config.read_text().replace("seed = 1", 'seed = "one"'))
+
+
+@pytest.mark.parametrize(
+    ("spoil", "message"),
+    [(_older, "schema_version 1"), (_half, "cut short"), (_poor, "'rmse_m' is missing"),
+     (_odd, "'run.seed' is 'one'")],
+)  # fmt: skip
+def test_a_bad_run_is_told_alone_and_left_out_among_others(tmp_path, spoil, message):
+    write_run(tmp_path, SHORT)
+    bad = write_run(tmp_path, SHORT._replace(seed=1))
+    spoil(bad)
+    with pytest.raises(InputError, match=message):
+        collect([bad])
+    found = collect([tmp_path])
+    assert len(found.runs) == 1
+    (note,) = found.notes
+    assert note.startswith("Left out:") and message in note
+
+
+def test_what_looks_odd_is_noted(tmp_path):
+    write_run(tmp_path / "a", SHORT)
+    write_run(tmp_path / "b", SHORT)  # the same once more
+    write_run(tmp_path / "c", SHORT._replace(seed=1, engine="mjx"))
+    cut = write_run(tmp_path / "d", SHORT._replace(seed=2))
+    lines = (cut / "iterations.jsonl").read_text().splitlines()
+    (cut / "iterations.jsonl").write_text(lines[0] + "\n" + lines[1][:20])
+    found = collect([tmp_path])
+    assert len(found.runs) == 3
+    text = "\n".join(found.notes)
+    assert "repeats" in text
+    assert "has 1 of 2 iterations" in text
+    assert "several engines stand side by side: freebody, mjx" in text
+
+
+def test_runs_that_differ_in_more_are_not_compared(tmp_path):
+    path = write_run(tmp_path, SHORT)
+    config = path / "config.toml"
+    config.write_text(config.read_text().replace("[run]", '[run]\nfeatures = "body"'))
+    other = write_run(tmp_path, SHORT._replace(seed=1, vehicle="kingfisher"))
+    found = collect([path, other])
+    assert sorted(run.variant for run in found.runs) == ["features body", "vehicle kingfisher"]
+    assert found.matching(method="ours") == []
+
+
+def test_a_finished_run_of_something_else_is_not_taken_for_this_one(tmp_path):
+    write_run(tmp_path, SHORT)
+    assert finished(SHORT, tmp_path)
+    assert finished(SHORT._replace(iterations=1), tmp_path)
+    assert not finished(SHORT._replace(seed=5), tmp_path)
+    with pytest.raises(InputError, match="was flown with engine freebody, not mjx"):
+        finished(SHORT._replace(engine="mjx"), tmp_path)
+    with pytest.raises(InputError, match="was flown with iterations 2, not 3"):
+        finished(SHORT._replace(iterations=3), tmp_path)

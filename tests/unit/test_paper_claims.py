@@ -1,0 +1,127 @@
+"""Verdicts on the paper's claims: each follows from the records, and can go any way."""
+
+from __future__ import annotations
+
+import pytest
+from report_runs import collected
+
+from lafr_mjx.experiments import claims as acceptance
+from lafr_mjx.experiments.adaptation_batch import RunSpec
+from lafr_mjx.experiments.paper_claims import judge, paper_claims, spread
+from lafr_mjx.experiments.paper_plan import PaperPlan
+
+PLAN = PaperPlan((0, 1), "freebody").specs()
+NOMINAL = ("Figure-8", "lap of the last flight")
+
+
+def verdicts(changes=None, specs=PLAN, bounds=()):
+    found = paper_claims(collected(specs, changes), bounds)
+    return {(c.topic, c.claim): c.verdict for c in found}
+
+
+def by(**wanted):
+    return lambda spec: all(getattr(spec, key) == value for key, value in wanted.items())
+
+
+@pytest.mark.parametrize(
+    ("values", "expected"),
+    [((7.2, 7.3), "reproduced"), ((7.16, 7.2), "reproduced"), ((7.1, 9.0), "not reproduced"),
+     ((7.5, 8.0), "better"), ((), "no data")],
+)  # fmt: skip
+def test_more_is_better(values, expected):
+    assert judge(values, 7.2, rounding=0.05) == expected
+
+
+def test_less_is_better():
+    assert judge([2.6, 2.5], 2.6, rounding=0.005, lower=True) == "reproduced"
+    assert judge([2.4, 2.5], 2.6, rounding=0.005, lower=True) == "better"
+    assert judge([2.4, 2.61], 2.6, rounding=0.005, lower=True) == "not reproduced"
+    assert judge([2.4, float("inf")], 2.6, rounding=0.005, lower=True) == "not reproduced"
+
+
+def test_spread_names_runs_without_a_figure():
+    assert spread([1.0, 3.0, 2.0]) == "2.00 (1.00–3.00)"
+    assert spread([1.0]) == "1.00"
+    assert spread([-0.02, 0.01], "+.1%") == "-0.5% (-2.0% to +1.0%)"
+    assert spread([1.0, float("inf")]) == "1.00, 1 without"
+    assert spread([float("inf")]) == "none"
+
+
+def test_a_good_set_of_runs():
+    found = verdicts()
+    without = {key for key, verdict in found.items() if verdict == "no data"}
+    assert {topic for topic, _ in without} == {"Lower bounds"}
+    assert [key for key, verdict in found.items() if verdict == "not reproduced"] == []
+    assert found[NOMINAL] == "better"
+    assert found["Inspection", "motion time of the tour"] == "better"
+
+
+def test_nothing_flown_is_no_verdict():
+    assert set(verdicts(specs=[]).values()) == {"no data"}
+
+
+@pytest.mark.parametrize(
+    ("which", "change", "topic", "words"),
+    [
+        (by(task="figure8", scenario="nominal", seed=1, method="ours"), {"lap_time_s": 2.7},
+         "Figure-8", "lap of the last flight"),
+        (by(task="figure8", scenario="nominal", seed=1, method="ours"), {"lap_time_s": None},
+         "Figure-8", "lap of the last flight"),
+        (by(task="figure8", scenario="nominal", seed=1, method="ours"),
+         lambda i: {"crashed": i == 4}, "Figure-8", "peak speed, from the first"),
+        (by(task="shuttle"), {"rate_saturation": 0.01}, "Shuttle", "body rates at their limit"),
+        (by(task="figure8", scenario="nominal", method="ours"), {"wall_s": 20.0}, "Computation",
+         "one iteration"),
+        (by(scenario="payload", ats="verified"), {"peak_speed_mps": 12.0}, "Hardware",
+         "payload: ceiling"),
+        (by(scenario="combined", ats="hold"), {"rmse_m": 0.3}, "Hardware",
+         "combined: tracking error"),
+        (by(task="inspection", seed=0), {"lap_time_s": 8.0}, "Inspection", "motion time"),
+        (by(task="inspection", seed=0), {"landmark_miss_m": 0.26}, "Inspection", "landmarks"),
+        (by(scenario="nominal", method="lotf", seed=1), {"lap_time_s": 2.0},
+         "Ablation, nominal", "the full residual"),
+        (by(scenario="wind5", method="residual-only", horizon=30, seed=1), {"lap_time_s": 2.0},
+         "Ablation, wind5", "anchoring, with residual"),
+        (by(scenario="wind5", method="anchor-only", seed=0), {"lap_time_s": 9.0},
+         "Ablation, wind5", "anchoring, without residual"),
+        (by(scenario="wind5", method="baseline", ats="verified", seed=0), {"rmse_m": 0.4},
+         "Ablation, wind5", "all methods keep"),
+        (by(scenario="wind5", method="ours", ats="hold", seed=0), {"rmse_m": 0.2},
+         "Wind of 5 m/s", "RMSE after one update"),
+        (by(scenario="wind5", method="ours", ats="verified", horizon=30),
+         {"peak_speed_mps": 6.0}, "Wind of 5 m/s", "peak speed within"),
+        (by(scenario="wind5", method="ours", ats="verified", horizon=30), {"rmse_m": 0.36},
+         "Wind of 5 m/s", "tracking error on the way"),
+        (by(scenario="wind5", method="baseline", ats="verified"), {"peak_speed_mps": 8.0},
+         "Wind of 5 m/s", "the baseline stays slower"),
+    ],
+)  # fmt: skip
+def test_one_bad_run_is_enough(which, change, topic, words):
+    found = verdicts({which: change})
+    at_stake = [v for (t, claim), v in found.items() if t == topic and claim.startswith(words)]
+    assert at_stake == ["not reproduced"]
+
+
+def test_the_inspection_of_an_older_record_is_not_judged():
+    runs = collected([RunSpec("inspection", "fan")])
+    del runs.runs[0].records[-1]["landmark_miss_m"]
+    found = {c.claim: c.verdict for c in paper_claims(runs)}
+    assert found["landmarks passed in the last flight"] == "no data"
+
+
+def test_bounds():
+    files = [{"task": "figure8", "ctbr_exact_path_s": 2.234, "rotor_exact_path_s": 2.16},
+             {"task": "dash", "ctbr_free_s": 1.488, "rotor_free_s": None}]  # fmt: skip
+    found = [v for (topic, _), v in verdicts(bounds=files).items() if topic == "Lower bounds"]
+    assert found == ["reproduced", "not reproduced", "reproduced", "no data"]
+
+
+def test_the_plan_names_each_run_once_and_shares_names_with_the_table_of_claims():
+    specs = PaperPlan((0, 1, 2)).specs()
+    assert len({spec.name for spec in specs}) == len(specs) == 87
+    claimed = {spec.name: spec for spec in acceptance.Plan((0, 1, 2), 16, "mjx").specs()}
+    shared = [spec for spec in specs if spec.name in claimed]
+    assert len(shared) >= 30
+    assert all(claimed[spec.name] == spec for spec in shared)
+    fewer = PaperPlan((0,), anchoring=False).specs()
+    assert len(fewer) == 20 and {spec.horizon for spec in fewer} == {30}

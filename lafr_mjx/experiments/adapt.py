@@ -42,6 +42,9 @@ class Adapt:
     """Which parts of the method are on; 'geometric' is the classical controller."""
     ats: Literal["verified", "paper", "hold"] = "verified"
     """How the time scale is chosen: verified in the model first, as printed, or never changed."""
+    features: Literal["default", "paper", "body"] = "default"
+    """Inputs of the learned residual: in the world frame with learned lag, the paper's, or in the
+    body frame (learns from less flight)."""
     iterations: int = 12
     """Flights, each followed by learning."""
     seed: int = 0
@@ -86,9 +89,11 @@ class Adapt:
             engine=self.engine,
             ats=self.ats,
             plant=self.plant,
+            features=self.features,
         )
         name = f"{job.task.name}-{job.scenario.name}-{self.method}-{self.seed}"
         name += "" if self.ats == "verified" else f"-{self.ats}"
+        name += "" if self.features == "default" else f"-{self.features}"
         with RunFolder.create(self.out or Path("runs") / name, job.config()) as folder:
             self._work(folder, job)
 

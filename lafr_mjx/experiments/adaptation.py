@@ -26,8 +26,11 @@ from lafr_mjx.tasks import Task, load_task
 
 if TYPE_CHECKING:
     from lafr_mjx.experiments.run_folder import RunFolder
+    from lafr_mjx.learner.improve import LearnerSettings
 
 _KEYS = ("task", "scenario", "vehicle", "method", "iterations", "seed", "engine", "ats", "plant")
+_LATER_KEYS = {"features": "default"}
+"""Settings that folders of older versions lack, and what those versions did."""
 
 
 class Report(Protocol):
@@ -62,13 +65,14 @@ class AdaptationJob:
     @staticmethod
     def build(**given: Any) -> AdaptationJob:
         """Load and check what a run is made of."""
+        given = _LATER_KEYS | given
         vehicle = load_vehicle(given["vehicle"])
         task = load_task(given["task"], vehicle.limits)
         given = given | {"scenario": given["scenario"] or task.scenario}
         # Files of the user's are remembered by their full path: a run may go on from anywhere.
         given |= {key: _full_path(given[key]) for key in ("task", "scenario", "vehicle")}
         scenario = load_scenario(given["scenario"]).drawn(given["seed"], given["plant"])
-        methods.settings_of(given["method"])
+        methods.settings_of(given["method"], given["features"])
         return AdaptationJob(given, task, scenario, vehicle)
 
     @staticmethod
@@ -78,7 +82,8 @@ class AdaptationJob:
         missing = [key for key in _KEYS if key not in given]
         if missing:
             raise InputError(f"config.toml: 'run.{missing[0]}' is missing; the run cannot go on")
-        job = AdaptationJob.build(**{key: given[key] for key in _KEYS})
+        keys = (*_KEYS, *(key for key in _LATER_KEYS if key in given))
+        job = AdaptationJob.build(**{key: given[key] for key in keys})
         for what, digest in job.digests().items():
             if config.get("digests", {}).get(what) != digest:
                 raise InputError(
@@ -117,8 +122,11 @@ class AdaptationJob:
                 "limits_low": [float(x) for x in self.vehicle.limits.low],
                 "limits_high": [float(x) for x in self.vehicle.limits.high],
             },
-            "learner": _plain(methods.settings_of(self.given["method"])._asdict()),
+            "learner": _plain(self._settings()._asdict()),
         }
+
+    def _settings(self) -> LearnerSettings:
+        return methods.settings_of(self.given["method"], self.given["features"])
 
     def _first_policy(self, report: Report, seed: int) -> Any:
         if self.given["method"] == "geometric":
@@ -139,10 +147,10 @@ class AdaptationJob:
         compilation_cache.enable()
         seed = int(self.given["seed"])
         plant = Plant(self.vehicle, self.scenario, fans=self.task.fans, engine=self.given["engine"])
-        settings = methods.settings_of(self.given["method"])
+        settings = self._settings()
         policy = self._first_policy(report, seed)
         run = plant.start(seed)
-        state = adapt.start(policy, self.task.start_time_scale, seed)
+        state = adapt.start(policy, self.task.start_time_scale, seed, self.given["features"])
         done = 0
         stored = folder.load_checkpoint((run.state, state))
         if stored is not None:

@@ -12,6 +12,7 @@ import tyro
 import lafr_mjx
 from lafr_mjx.errors import InputError, RunError
 from lafr_mjx.experiments.adapt import Adapt
+from lafr_mjx.experiments.bench_fit import BenchFit
 from lafr_mjx.experiments.bench_plant import BenchPlant
 from lafr_mjx.experiments.bounds import Bounds
 from lafr_mjx.experiments.check_claims import CheckClaims
@@ -36,6 +37,8 @@ lafr-mjx bounds figure8
 
 lafr-mjx bench plant
 
+lafr-mjx bench fit
+
 lafr-mjx --version
 """
 
@@ -43,6 +46,7 @@ lafr-mjx --version
 def _app() -> tyro.extras.SubcommandApp:
     bench = tyro.extras.SubcommandApp()
     bench.command(BenchPlant, name="plant")  # pyright: ignore
+    bench.command(BenchFit, name="fit")  # pyright: ignore
     app = tyro.extras.SubcommandApp()
     # tyro types the argument as a function; a dataclass is one for it, too.
     app.command(Adapt, name="adapt")  # pyright: ignore

@@ -24,9 +24,10 @@ NAMES = {
     "nominal": "nominal",
     "scale_bias": "nominal + scale/bias",
     "hybrid": "hybrid (chosen features)",
-    "online": "hybrid (online learner's ζ)",
-    "paper": "hybrid (paper's ζ)",
-    "body": "hybrid (body frame)",
+    "online": "online learner",
+    "online_body": "online learner, body inputs",
+    "paper": "online learner, paper's inputs",
+    "body": "linear, body frame",
     "memoryless": "linear, no history",
 }
 _HORIZON_TEXT = {"20ms": "one step (20 ms)", "100ms": "0.1 s", "500ms": "0.5 s"}
@@ -116,7 +117,7 @@ class Console:
         f = result.figures
         rows = [
             (NAMES[name], *(f"{f[f'replay_{name}_500ms_{q}']:.3g}" for q in QUANTITIES))
-            for name in ("nominal", "body", "online")
+            for name in ("nominal", "body", "online", "online_body")
             if f"replay_{name}_500ms_position_mm" in f
         ]
         title = f"Refit each second, tested on the next ({f['replay_seconds']} s), after 0.5 s"

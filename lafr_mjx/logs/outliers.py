@@ -28,7 +28,7 @@ _ROUNDS = 5  # neighbouring outliers hide each other
 
 def outliers(where: str, signal: Signal) -> np.ndarray:
     """[N] which samples of a signal (finite, with growing stamps) cannot be."""
-    time, values = signal.time, signal.values
+    time, values = signal.time, np.clip(signal.values, -1e100, 1e100)
     bad = _out_of_proportion(values)
     if where in _ALLOWED:
         for _ in range(_ROUNDS):

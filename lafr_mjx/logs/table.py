@@ -100,7 +100,8 @@ def _take(
                 f"{columns.path}: column '{name}' is not in {path}; it has "
                 f"{', '.join(list(data)[:40])}"
             )
-    return wanted.scale * np.stack([data[name] for name in wanted.names], axis=1)
+    with np.errstate(all="ignore"):  # what is no number is looked for later, and told
+        return wanted.scale * np.stack([data[name] for name in wanted.names], axis=1)
 
 
 def _csv(path: Path, notes: list[str]) -> dict[str, np.ndarray]:
@@ -132,9 +133,7 @@ def _csv(path: Path, notes: list[str]) -> dict[str, np.ndarray]:
     return {name: _parsed(path, name, [row[i] for row in cells]) for i, name in enumerate(names)}
 
 
-def _leave_out_cut_line(
-    path: Path, lines: list[tuple[int, list[str]]], notes: list[str]
-) -> None:
+def _leave_out_cut_line(path: Path, lines: list[tuple[int, list[str]]], notes: list[str]) -> None:
     """Whoever wrote the file was stopped inside its last line: no number in it can be trusted."""
     with path.open("rb") as file:
         file.seek(-1, 2)

@@ -17,7 +17,7 @@ if TYPE_CHECKING:
 
 # Colours that remain distinct for colour-blind readers (Okabe and Ito).
 BLUE, ORANGE, RED, GREY = "#0072B2", "#E69F00", "#D55E00", "#8C8C8C"
-DARK = "#333333"
+GREEN, DARK = "#009E73", "#333333"
 
 _STYLE: dict[Any, Any] = {
     "font.family": "sans-serif",

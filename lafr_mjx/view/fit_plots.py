@@ -7,16 +7,16 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from lafr_mjx.types import CONTROL_DT
-from lafr_mjx.view.drawing import BLUE, DARK, GREY, ORANGE, RED, drawn_figure
+from lafr_mjx.view.drawing import BLUE, DARK, GREEN, GREY, ORANGE, RED, drawn_figure
 
 if TYPE_CHECKING:
     from pathlib import Path
 
 _COLOURS = {"nominal": GREY, "scale_bias": DARK, "hybrid": BLUE, "online": ORANGE, "paper": RED,
-            "body": BLUE}  # fmt: skip
+            "online_body": GREEN, "body": BLUE}  # fmt: skip
 _LABELS = {"nominal": "nominal", "scale_bias": "scale and bias", "hybrid": "hybrid, chosen",
-           "online": "hybrid, online ζ", "paper": "hybrid, paper's ζ",
-           "body": "hybrid, body frame"}  # fmt: skip
+           "online": "online learner", "online_body": "online, body inputs",
+           "paper": "online, paper's inputs", "body": "linear, body frame"}  # fmt: skip
 _QUANTITIES = ("position [mm]", "velocity [cm/s]", "attitude [°]")
 
 
@@ -117,7 +117,7 @@ def _replay(folder: Path, result: Any) -> Path:
     time = np.array(result.replay["time_s"])
     with drawn_figure(folder / "replay.png", (7.2, 2.8)) as (figure, path):
         axes = figure.subplots(1, 3)
-        for name in ("nominal", "body", "online"):
+        for name in ("nominal", "body", "online", "online_body"):
             table = np.array(result.replay[name])
             for axis, column, label in zip(axes, table.T, _QUANTITIES, strict=True):
                 axis.plot(time, column, ".-", color=_COLOURS[name], lw=0.8, ms=3,

@@ -29,10 +29,6 @@ def record_of(made):
     return steps.recording(log.position, log.velocity, log.rotation, log.command, log.usable)
 
 
-def leaves(tree):
-    return jax.tree.map(lambda leaf: jnp.asarray(leaf, jnp.float32), tree)
-
-
 @pytest.fixture(scope="module")
 def record():
     """A heavy vehicle with drag in a steady wind; its commands act at once."""
@@ -43,12 +39,9 @@ def record():
 @pytest.mark.parametrize("features", ["default", "paper", "body"])
 def test_each_choice_learns_from_a_simulated_log(record, features):
     """Eight seconds of flight, tested on the next eight."""
-    switches = leaves(methods.settings_of("ours", features).switches)
-    # All of them may know here that nothing is late: the lag has its own tests.
-    switches = switches._replace(learned_lag=jnp.zeros(3), fixed_lag=jnp.asarray(NO_LAG))
-    start = residual.create(np.random.default_rng([100, 10]), in_body=features == "body")
     rows = steps.transitions(record, 0, 800)
-    model = fit_state.fit_online(rows, switches, 100, np.ones(len(rows.usable), int), start)
+    # Its commands act at once, as measured inputs do: the lag has its own tests.
+    model = fit_state.fit_online(rows, False, features, 100)
     unseen = steps.windows(record, 800, 1600, 25)
     nominal = body.create(np.random.default_rng(0))
     before = open_loop.errors(open_loop.body_step, nominal, unseen).at(24)

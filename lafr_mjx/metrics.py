@@ -31,6 +31,7 @@ class FlightMetrics:
     rate_saturation: float  # share of commands with a body rate at its limit
     thrust_saturation: float  # share of commands with the thrust at its limit
     crashed: bool
+    landmark_miss_m: float | None = None  # None if the task has no landmarks
 
 
 def flight_metrics(rollout: Rollout, task: Task, limits: CommandLimits) -> FlightMetrics:
@@ -63,7 +64,41 @@ def flight_metrics(rollout: Rollout, task: Task, limits: CommandLimits) -> Fligh
         rate_saturation=float(at_rate.any(axis=-1).mean()),
         thrust_saturation=float(at_thrust.mean()),
         crashed=any_crash,
+        landmark_miss_m=landmark_miss(rollout, task),
     )
+
+
+def landmark_miss(rollout: Rollout, task: Task) -> float | None:
+    """Largest distance at which a landmark was passed, in the worst lap after the ramp.
+
+    A lap is one of the reference, counted from the end of the ramp; a flight that does not
+    complete its first one is judged by what it flew. None without landmarks, and if there is
+    no flight after the ramp.
+    """
+    flying = np.asarray(rollout.valid) & ~np.asarray(rollout.crashed)
+    flying &= np.asarray(rollout.time) >= task.ramp_s - 1e-6
+    if not len(task.landmarks) or not flying.any():
+        return None
+    position = np.asarray(rollout.truth.position, float)[flying]
+    phase = np.asarray(rollout.phase, float)[flying]
+    lap = np.floor((phase - phase[0]) / task.lap_s).astype(int)
+    # The last sample is a tick short of the lap's end.
+    tick = float(np.median(np.diff(phase))) if len(phase) > 1 else 0.0
+    complete = max(int((phase[-1] - phase[0] + 2.0 * tick) // task.lap_s), 1)
+    distance = _passing_distance(position, task.landmarks)
+    return float(max(distance[lap == k].min(axis=0).max() for k in range(complete)))
+
+
+def _passing_distance(position: np.ndarray, points: np.ndarray) -> np.ndarray:
+    """Distance [T, L] from the points [L, 3] to the straight way from each position to the next.
+
+    A fast vehicle passes a point between two samples, which are 0.1 m and more apart.
+    """
+    step = np.diff(position, axis=0, append=position[-1:])[:, None]  # [T, 1, 3]
+    to_point = points - position[:, None]  # [T, L, 3]
+    length = np.maximum(np.sum(step**2, axis=-1), 1e-12)
+    share = np.clip(np.sum(to_point * step, axis=-1) / length, 0.0, 1.0)
+    return np.linalg.norm(to_point - share[..., None] * step, axis=-1)
 
 
 def lap_time(rollout: Rollout, task: Task) -> float | None:

@@ -15,6 +15,8 @@ from lafr_mjx.output import check_writable, write_json
 if TYPE_CHECKING:
     from lafr_mjx.experiments.run_folder import RunFolder
 
+MIN_HORIZON, MAX_HORIZON = 5, 200  # steps; beyond, programs take minutes to compile
+
 
 @dataclass
 class Adapt:
@@ -51,6 +53,8 @@ class Adapt:
     """Seed of the plant's noise and of the learner."""
     plant: int = 0
     """Which plant of a randomised scenario, drawn with the seed."""
+    horizon: int = 30
+    """Length of the simulated flights that the policy is trained on [steps of 20 ms]."""
     engine: Literal["mjx", "freebody"] = "mjx"
     """Physics: any vehicle, or the fast step for one rigid body (the same motion)."""
     out: Path | None = None
@@ -65,6 +69,10 @@ class Adapt:
         check_writable(self.json)
         if not 1 <= self.iterations <= 1000:
             raise InputError(f"--iterations {self.iterations}: must be from 1 to 1000")
+        if not MIN_HORIZON <= self.horizon <= MAX_HORIZON:
+            raise InputError(
+                f"--horizon {self.horizon}: must be from {MIN_HORIZON} to {MAX_HORIZON}"
+            )
         if not 0 <= self.plant < 2**31:
             raise InputError(f"--plant {self.plant}: must be from 0 to {2**31 - 1}")
         if self.ats == "paper" and self.method == "geometric":
@@ -90,10 +98,12 @@ class Adapt:
             ats=self.ats,
             plant=self.plant,
             features=self.features,
+            horizon=self.horizon,
         )
         name = f"{job.task.name}-{job.scenario.name}-{self.method}-{self.seed}"
         name += "" if self.ats == "verified" else f"-{self.ats}"
         name += "" if self.features == "default" else f"-{self.features}"
+        name += "" if self.horizon == 30 else f"-horizon{self.horizon}"
         with RunFolder.create(self.out or Path("runs") / name, job.config()) as folder:
             self._work(folder, job)
 
@@ -140,6 +150,7 @@ def record_of(metrics: Any, flown: Any, iteration: int, wall_s: float) -> dict[s
         "rate_saturation": figures["rate_saturation"],
         "thrust_saturation": figures["thrust_saturation"],
         "crashed": figures["crashed"],
+        "landmark_miss_m": figures["landmark_miss_m"],
         "residual_loss": float(progress.residual_loss),
         "predicted_peak_error_m": flown.predicted_error,
         "bound_by": BOUND_NAMES[int(progress.bound_by)],

@@ -18,6 +18,7 @@ from lafr_mjx.control.policy_file import save_policy
 from lafr_mjx.errors import InputError
 from lafr_mjx.experiments.adapt import record_of
 from lafr_mjx.learner import adapt, methods, pretrain
+from lafr_mjx.learner.improve import Sizes
 from lafr_mjx.metrics import flight_metrics
 from lafr_mjx.plant.plant import Plant, PlantRun
 from lafr_mjx.plant.scenario import Scenario, load_scenario
@@ -29,8 +30,8 @@ if TYPE_CHECKING:
     from lafr_mjx.learner.improve import LearnerSettings
 
 _KEYS = ("task", "scenario", "vehicle", "method", "iterations", "seed", "engine", "ats", "plant")
-_LATER_KEYS = {"features": "default"}
-"""Settings that folders of older versions lack, and what those versions did."""
+_LATER_KEYS = {"features": "default", "horizon": Sizes().horizon}
+"""What runs of earlier versions do not say, with what they were flown with."""
 
 
 class Report(Protocol):
@@ -82,8 +83,8 @@ class AdaptationJob:
         missing = [key for key in _KEYS if key not in given]
         if missing:
             raise InputError(f"config.toml: 'run.{missing[0]}' is missing; the run cannot go on")
-        keys = (*_KEYS, *(key for key in _LATER_KEYS if key in given))
-        job = AdaptationJob.build(**{key: given[key] for key in keys})
+        known = (*_KEYS, *_LATER_KEYS)
+        job = AdaptationJob.build(**{key: given[key] for key in known if key in given})
         for what, digest in job.digests().items():
             if config.get("digests", {}).get(what) != digest:
                 raise InputError(
@@ -148,6 +149,7 @@ class AdaptationJob:
         seed = int(self.given["seed"])
         plant = Plant(self.vehicle, self.scenario, fans=self.task.fans, engine=self.given["engine"])
         settings = self._settings()
+        sizes = Sizes(horizon=int(self.given["horizon"]))
         policy = self._first_policy(report, seed)
         run = plant.start(seed)
         state = adapt.start(policy, self.task.start_time_scale, seed, self.given["features"])
@@ -164,7 +166,7 @@ class AdaptationJob:
             report.before(iteration)
             started = time.monotonic()
             run, state, flown = adapt.iterate(
-                plant, run, state, self.task, settings,
+                plant, run, state, self.task, settings, sizes,
                 rule=self.given["ats"], stage=report.stage,
             )  # fmt: skip
             jax.block_until_ready(state)

@@ -24,20 +24,22 @@ class RunSpec(NamedTuple):
     iterations: int = 12
     engine: str = "mjx"
     vehicle: str = "lafr192"
+    horizon: int = 30
 
     @property
     def name(self) -> str:
         """Name of its folder."""
         rule = "" if self.ats == "verified" else f"-{self.ats}"
         plant = f"-plant{self.plant}" if self.scenario.startswith("randomised") else ""
-        return f"{self.task}-{self.scenario}-{self.method}{rule}-seed{self.seed}{plant}"
+        horizon = "" if self.horizon == 30 else f"-horizon{self.horizon}"
+        return f"{self.task}-{self.scenario}-{self.method}{rule}{horizon}-seed{self.seed}{plant}"
 
     @property
     def command(self) -> str:
         """The command that repeats it."""
         words = [f"lafr-mjx adapt {self.task} --scenario {self.scenario} --method {self.method}"]
         words += [f"--{key} {value}" for key, value in self._asdict().items()
-                  if key in ("ats", "seed", "plant", "iterations", "engine")]  # fmt: skip
+                  if key in ("ats", "seed", "plant", "iterations", "engine", "horizon")]  # fmt: skip
         return " ".join(words)
 
 

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import contextlib
-import html
 from typing import TYPE_CHECKING, Any
 
 from lafr_mjx.errors import InputError, RunError
@@ -235,23 +234,16 @@ def _save_model(path: Path, result: Result) -> None:
         np.savez_compressed(file, **arrays)
 
 
-_STYLE = """
-body{font:15px/1.5 system-ui,sans-serif;max-width:60rem;margin:2rem auto;padding:0 1rem;color:#222}
-table{border-collapse:collapse;margin:1rem 0}td,th{padding:.25rem .8rem;text-align:right}
-td:first-child,th:first-child{text-align:left}tr{border-bottom:1px solid #ddd}
-img{max-width:100%}h2{margin-top:2.2rem}.warn{color:#a33}
-"""
-
-
 def _page(result: Result, plots: dict[str, Path], said: list[str]) -> str:
-    import base64
+    from lafr_mjx.view.page import Items, Page, Picture, Section, Table, to_html
 
     f = result.figures
-    parts = ["<h1>Fit of recorded flights</h1>", "<h2>What was read</h2><ul>"]
-    for line in said:
-        mark = ' class="warn"' if line.startswith("Looks wrong") else ""
-        parts.append(f"<li{mark}>{html.escape(line.strip())}</li>")
-    parts.append("</ul>")
+    lines = Items([line.strip() for line in said], lambda line: line.startswith("Looks wrong"))
+    sections = [Section("What was read", [lines])]
+
+    def table(title: str, heads: tuple[str, ...], rows: list[tuple[str, ...]]) -> None:
+        sections.append(Section(title, [Table(heads, rows)]))
+
     for horizon in HORIZONS:
         if not result.errors:
             break
@@ -260,39 +252,25 @@ def _page(result: Result, plots: dict[str, Path], said: list[str]) -> str:
             for name in result.errors
         ]
         heads = ("model", "position mm", "velocity cm/s", "attitude °")
-        parts.append(f"<h2>Error after {_HORIZON_TEXT[horizon]}</h2>{_table(heads, rows)}")
+        table(f"Error after {_HORIZON_TEXT[horizon]}", heads, rows)
     if "hybrid_rates_dps" in f:
         rows = [
             (NAMES.get(name, name), f"{f[f'{name}_rates_dps']:.2f}")
             for name in ("nominal", "memoryless", "hybrid")
         ]
-        parts.append(f"<h2>Body rates</h2>{_table(('model', 'roll/pitch °/s'), rows)}")
+        table("Body rates", ("model", "roll/pitch °/s"), rows)
     rows = estimate_rows(f)
     if rows:
-        parts.append(f"<h2>Estimates, 95 % intervals</h2>"
-                     f"{_table(('what', 'estimate', 'from', 'to'), rows)}")  # fmt: skip
+        table("Estimates, 95 % intervals", ("what", "estimate", "from", "to"), rows)
     for title, path in plots.items():
-        data = base64.b64encode(path.read_bytes()).decode("ascii")
-        parts.append(f'<h2>{html.escape(title)}</h2><img alt="{html.escape(title)}" '
-                     f'src="data:image/png;base64,{data}">')  # fmt: skip
+        sections.append(Section(title, [Picture(path.stem, path.read_bytes(), title)]))
     if result.choice is not None:
         rows = [
             (name, *(f"{x:.3g}" for x in score)) for name, score in result.choice.scores.items()
         ]
         heads = ("candidate, cross-validated at 0.5 s", "mm", "cm/s", "°")
-        parts.append(f"<h2>How the features were chosen</h2>{_table(heads, rows)}")
-    body = "\n".join(parts)
-    return (f'<!doctype html><html lang="en"><meta charset="utf-8"><title>Fit</title>'
-            f"<style>{_STYLE}</style><body>{body}</body></html>\n")  # fmt: skip
-
-
-def _table(heads: tuple[str, ...], rows: list[tuple[str, ...]]) -> str:
-    top = "".join(f"<th>{html.escape(head)}</th>" for head in heads)
-    lines = "".join(
-        "<tr>" + "".join(f"<td>{html.escape(str(cell))}</td>" for cell in row) + "</tr>"
-        for row in rows
-    )
-    return f"<table><tr>{top}</tr>{lines}</table>"
+        table("How the features were chosen", heads, rows)
+    return to_html(Page("Fit of recorded flights", "", sections))
 
 
 def export_scenario(path: Path, result: Result, vehicle: Vehicle, show: Console) -> None:

@@ -7,7 +7,7 @@ from types import SimpleNamespace
 import numpy as np
 import pytest
 
-from lafr_mjx.metrics import flight_metrics, lap_time
+from lafr_mjx.metrics import flight_metrics, landmark_miss, lap_time
 from lafr_mjx.reference import clock as clocks
 from lafr_mjx.reference.flatness import reference_state
 from lafr_mjx.tasks import load_task
@@ -211,3 +211,41 @@ def test_a_crash_in_the_last_interval_counts(figure8):
     # A crash after the flight's end does not.
     rollout.valid[-5:] = False
     assert not flight_metrics(rollout, figure8, LIMITS).crashed
+
+
+# ---------------------------------------------------------------- landmarks
+
+
+def test_only_tasks_with_landmarks_have_a_miss_distance(figure8):
+    assert landmark_miss(perfect(figure8), figure8) is None
+
+
+@pytest.mark.parametrize("time_scale", [0.2, 0.31, 0.6, 1.0])
+def test_a_perfect_flight_passes_its_landmarks(time_scale):
+    task = load_task("inspection")
+    # The path goes through them; at speed the samples lie beside them.
+    assert landmark_miss(perfect(task, time_scale), task) < 0.01
+    beside = perfect(task, time_scale, offset=(0.0, 0.0, 0.2))
+    assert landmark_miss(beside, task) == pytest.approx(0.2, abs=0.005)
+    assert flight_metrics(beside, task, LIMITS).landmark_miss_m == landmark_miss(beside, task)
+
+
+def test_the_worst_landmark_of_the_worst_lap_counts():
+    task = load_task("inspection")
+    rollout = perfect(task, 0.2, seconds=1.5 + 3 * 2.4)
+    first = rollout.phase[np.searchsorted(rollout.time, task.ramp_s)]
+    lap = (rollout.phase - first) // task.lap_s
+    away = (lap == 1)[:, None] & (np.linalg.norm(
+        np.asarray(rollout.truth.position) - task.landmarks[2], axis=-1) < 1.0)[:, None]  # fmt: skip
+    assert landmark_miss(moved(rollout, away * [0.0, 0.0, 0.4]), task) == pytest.approx(0.4, abs=0.01)
+    # What happens during the ramp, or in a lap that is not complete, does not count.
+    outside = ((lap < 0) | (lap >= 3))[:, None]
+    assert landmark_miss(moved(rollout, outside * [0.0, 0.0, 5.0]), task) < 0.01
+
+
+def test_a_crash_before_the_landmarks_is_a_miss():
+    task = load_task("inspection")
+    rollout = perfect(task, 0.5)
+    crashed = rollout._replace(crashed=rollout.time > 2.5)
+    assert landmark_miss(crashed, task) > 0.5
+    assert landmark_miss(rollout._replace(crashed=rollout.time > 1.0), task) is None

@@ -18,6 +18,7 @@ from lafr_mjx.errors import InputError, RunError
 from lafr_mjx.experiments.ablate import Ablate
 from lafr_mjx.experiments.adapt import Adapt
 from lafr_mjx.experiments.bench_ablate import BenchAblate
+from lafr_mjx.experiments.bench_fit import BenchFit
 from lafr_mjx.experiments.bench_plant import BenchPlant
 from lafr_mjx.experiments.bounds import Bounds
 from lafr_mjx.experiments.check_claims import CheckClaims
@@ -50,6 +51,8 @@ lafr-mjx bounds figure8
 
 lafr-mjx bench plant
 
+lafr-mjx bench fit
+
 lafr-mjx --version
 """
 
@@ -58,6 +61,7 @@ def _app() -> tyro.extras.SubcommandApp:
     bench = tyro.extras.SubcommandApp()
     bench.command(BenchPlant, name="plant")  # pyright: ignore
     bench.command(BenchAblate, name="ablate")  # pyright: ignore
+    bench.command(BenchFit, name="fit")  # pyright: ignore
     app = tyro.extras.SubcommandApp()
     # tyro types the argument as a function; a dataclass is one for it, too.
     app.command(Ablate, name="ablate")  # pyright: ignore

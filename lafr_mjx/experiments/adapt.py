@@ -47,6 +47,9 @@ class Adapt:
     """Which parts of the method are on; 'geometric' is the classical controller."""
     ats: Literal["verified", "paper", "hold"] = "verified"
     """How the time scale is chosen: verified in the model first, as printed, or never changed."""
+    features: Literal["default", "paper", "body"] = "default"
+    """Inputs of the learned residual: in the world frame with learned lag, the paper's, or in the
+    body frame (learns from less flight)."""
     iterations: int = 12
     """Flights, each followed by learning."""
     seed: int = 0
@@ -104,6 +107,7 @@ class Adapt:
             engine=self.engine,
             ats=self.ats,
             plant=self.plant,
+            features=self.features,
             horizon=self.horizon,
         )
         self._begin(job)
@@ -116,6 +120,7 @@ class Adapt:
         name = f"{job.task.name}-{job.scenario.name}-{given['method']}-{given['seed']}"
         name += "" if given["ats"] == "verified" else f"-{given['ats']}"
         name += "" if given["horizon"] == 30 else f"-horizon{given['horizon']}"
+        name += "" if given["features"] == "default" else f"-{given['features']}"
         with RunFolder.create(self.out or Path("runs") / name, job.config()) as folder:
             self._work(folder, job)
 

@@ -28,9 +28,10 @@ from lafr_mjx.tasks import Task, load_task
 
 if TYPE_CHECKING:
     from lafr_mjx.experiments.run_folder import RunFolder
+    from lafr_mjx.learner.improve import LearnerSettings
 
 _KEYS = ("task", "scenario", "vehicle", "method", "iterations", "seed", "engine", "ats", "plant")
-_LATER_KEYS = {"horizon": Sizes().horizon}
+_LATER_KEYS = {"features": "default", "horizon": Sizes().horizon}
 """What runs of earlier versions do not say, with what they were flown with."""
 
 
@@ -74,7 +75,7 @@ class AdaptationJob:
         # Files of the user's are remembered by their full path: a run may go on from anywhere.
         given |= {role: full_path(given[role]) for role in carried_files.ROLES}
         scenario = load_scenario(given["scenario"]).drawn(given["seed"], given["plant"])
-        methods.settings_of(given["method"])
+        methods.settings_of(given["method"], given["features"])
         return AdaptationJob(given, task, scenario, vehicle, carried_files.carried(given))
 
     @staticmethod
@@ -127,8 +128,11 @@ class AdaptationJob:
                 "limits_low": [float(x) for x in self.vehicle.limits.low],
                 "limits_high": [float(x) for x in self.vehicle.limits.high],
             },
-            "learner": _plain(methods.settings_of(self.given["method"])._asdict()),
+            "learner": _plain(self._settings()._asdict()),
         }
+
+    def _settings(self) -> LearnerSettings:
+        return methods.settings_of(self.given["method"], self.given["features"])
 
     def _first_policy(self, report: Report, seed: int) -> Any:
         if self.given["method"] == "geometric":
@@ -149,11 +153,11 @@ class AdaptationJob:
         compilation_cache.enable()
         seed = int(self.given["seed"])
         plant = Plant(self.vehicle, self.scenario, fans=self.task.fans, engine=self.given["engine"])
-        settings = methods.settings_of(self.given["method"])
+        settings = self._settings()
         sizes = Sizes(horizon=int(self.given["horizon"]))
         policy = self._first_policy(report, seed)
         run = plant.start(seed)
-        state = adapt.start(policy, self.task.start_time_scale, seed)
+        state = adapt.start(policy, self.task.start_time_scale, seed, self.given["features"])
         done = 0
         stored = folder.load_checkpoint((run.state, state))
         if stored is not None:

@@ -70,6 +70,7 @@ class Fit:
         self._check()
         check_writable(self.json)
         from lafr_mjx.experiments import fit_report, fitting
+        from lafr_mjx.experiments.compile_timer import CompileTimer
         from lafr_mjx.plant.vehicle import load_vehicle
 
         vehicle = load_vehicle(self.vehicle)
@@ -82,27 +83,33 @@ class Fit:
             online=self.online,
             ignore_checks=self.ignore_checks,
         )
-        splits = fitting.prepare(
-            job,
-            self.logs,
-            self.test,
-            columns=self.columns,
-            topics=self._topics(),
-            share=self.train_share,
-            first=self.train_part == "first",
-            seconds=self.train_seconds,
-            show=show,
-        )
-        folder = fit_report.new_folder(self.out, splits)
-        try:
-            result = fitting.work(job, splits, show)
-            result.figures["wall_s"] = time.monotonic() - started
-            fit_report.write(folder, result, show)
-        except BaseException:
-            fit_report.remove_if_empty(folder)
-            raise
+        with CompileTimer() as timer:
+            splits = fitting.prepare(
+                job,
+                self.logs,
+                self.test,
+                columns=self.columns,
+                topics=self._topics(),
+                share=self.train_share,
+                first=self.train_part == "first",
+                seconds=self.train_seconds,
+                show=show,
+            )
+            folder = fit_report.new_folder(self.out, splits)
+            try:
+                result = fitting.work(job, splits, show)
+                wall = time.monotonic() - started
+                result.figures |= {"wall_s": wall, "work_s": wall - timer.seconds}
+                fit_report.write(folder, result, show)
+            except BaseException:
+                fit_report.remove_if_empty(folder)
+                raise
         if self.export_scenario is not None:
             fit_report.export_scenario(self.export_scenario, result, vehicle, show)
+        show.note(
+            f"Took {result.figures['wall_s']:.0f} s, {result.figures['work_s']:.0f} s without "
+            "compiling (programs are kept: the next fit compiles less)"
+        )
         write_json(self.json, result.figures)
 
     def _check(self) -> None:

@@ -21,13 +21,17 @@ if TYPE_CHECKING:
 WINDOW_S = 24.0
 """What the learner remembers: three flights of 8 s."""
 
+MODELS = ("nominal", "body", "online", "online_body")
+"""What is replayed: `body` is solved anew each second, the online learner's models go on."""
+
+_REPLAYED = MODELS[2:]
 _RIDGE = 1e-2
 
 
 def replay(job: Job, pairs: list[tuple[Split, Recording]], result: Result, show: Console) -> None:
     """Every log from its start to its end; figures over all of its seconds."""
     second, window = round(1.0 / SAMPLE_DT), round(WINDOW_S / SAMPLE_DT)
-    sums: dict[str, list[np.ndarray]] = {name: [] for name in ("nominal", "body", "online")}
+    sums: dict[str, list[np.ndarray]] = {name: [] for name in MODELS}
     moments: list[float] = []
     total = sum(len(record.usable) // second for _, record in pairs)
     with show.progress("replaying, a refit each second", total) as advance:
@@ -63,20 +67,22 @@ def replay(job: Job, pairs: list[tuple[Split, Recording]], result: Result, show:
 def _refit(
     job: Job, past: Transitions, commanded: bool, memory: Any
 ) -> tuple[dict[str, fit_state.Model], Any]:
-    """The models after what is past; the network goes on from where it was."""
+    """The models after what is past; the networks go on from where they were."""
     weights = fit_state.lag_for(past, commanded)
     given = body_fit.design(past, weights)
     linear = body_fit.solve(given, given.usable, SHORT, _RIDGE)
     in_body = body.create(np.random.default_rng(0), weights)._replace(
         linear=linear.astype(np.float32)
     )
-    online = fit_state.fit_online(
-        past, fit_state.switches_for(commanded, paper=False), job.seed,
-        np.ones(len(past.usable), int), memory,
-    )  # fmt: skip
+    memory = memory or {}
+    learned = {
+        name: fit_state.fit_online(past, commanded, features, job.seed, start=memory.get(name))
+        for name, features in fit_state.ONLINE.items()
+        if name in _REPLAYED
+    }
     nominal = body.create(np.random.default_rng(0))
     return {
         "nominal": (open_loop.body_step, nominal),
         "body": (open_loop.body_step, in_body),
-        "online": online,
-    }, online[1][0]
+        **learned,
+    }, {name: parameters[0] for name, (_, parameters) in learned.items()}

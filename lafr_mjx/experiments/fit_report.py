@@ -6,6 +6,13 @@ import contextlib
 from typing import TYPE_CHECKING, Any
 
 from lafr_mjx.errors import InputError, RunError
+from lafr_mjx.experiments.fit_tables import (
+    HORIZON_TEXT,
+    NAMES,
+    estimate_rows,
+    figures_row,
+    rate_rows,
+)
 from lafr_mjx.experiments.fitting import HORIZONS, QUANTITIES
 from lafr_mjx.experiments.run_files import plain, write_whole
 from lafr_mjx.output import print_table, write_json
@@ -18,17 +25,6 @@ if TYPE_CHECKING:
     from lafr_mjx.logs.flight_log import FlightLog
     from lafr_mjx.model.selection import Choice
     from lafr_mjx.plant.vehicle import Vehicle
-
-NAMES = {
-    "nominal": "nominal",
-    "scale_bias": "nominal + scale/bias",
-    "hybrid": "hybrid (chosen features)",
-    "online": "hybrid (online learner's ζ)",
-    "paper": "hybrid (paper's ζ)",
-    "body": "hybrid (body frame)",
-    "memoryless": "linear, no history",
-}
-_HORIZON_TEXT = {"20ms": "one step (20 ms)", "100ms": "0.1 s", "500ms": "0.5 s"}
 
 
 class Console:
@@ -93,11 +89,8 @@ class Console:
         """Open-loop errors of all models."""
         f = result.figures
         for horizon in HORIZONS:
-            rows = [
-                (NAMES[name], *(_with_spread(f, f"{name}_{horizon}_{q}") for q in QUANTITIES))
-                for name in result.errors
-            ]
-            title = f"Error after {_HORIZON_TEXT[horizon]}, {f['windows']} windows"
+            rows = [(NAMES[name], *figures_row(f, name, horizon)) for name in result.errors]
+            title = f"Error after {HORIZON_TEXT[horizon]}, {f['windows']} windows"
             print_table(title, ("model", "position mm", "velocity cm/s", "attitude °"), rows)
 
     def curve(self, result: Result) -> None:
@@ -115,7 +108,7 @@ class Console:
         f = result.figures
         rows = [
             (NAMES[name], *(f"{f[f'replay_{name}_500ms_{q}']:.3g}" for q in QUANTITIES))
-            for name in ("nominal", "body", "online")
+            for name in ("nominal", "body", "online", "online_body")
             if f"replay_{name}_500ms_position_mm" in f
         ]
         title = f"Refit each second, tested on the next ({f['replay_seconds']} s), after 0.5 s"
@@ -123,13 +116,8 @@ class Console:
 
     def rates(self, figures: dict[str, Any]) -> None:
         """Rates against their commands."""
-        rows = [
-            (label, f"{figures[f'{name}_rates_dps']:.2f}", f"{figures[f'{name}_yaw_rate_dps']:.2f}")
-            for name, label in (("nominal", "as commanded"), ("memoryless", NAMES["memoryless"]),
-                                ("hybrid", f"linear, last {figures['rates_taps']} commands"))
-        ]  # fmt: skip
         title = f"Body rates against commands, {figures['rates_test_samples']} samples"
-        print_table(title, ("model", "roll/pitch °/s", "yaw °/s"), rows)
+        print_table(title, ("model", "roll/pitch °/s", "yaw °/s"), rate_rows(figures))
 
     def estimates(self, result: Result) -> None:
         """Delay, mass and drag."""
@@ -138,35 +126,6 @@ class Console:
             self.note("Too short for estimates of delay, mass and drag (8 s are needed)")
             return
         print_table("Estimates with 95 % intervals", ("what", "estimate", "from", "to"), rows)
-
-
-def _with_spread(figures: dict[str, Any], key: str) -> str:
-    spread = figures.get(f"{key}_spread")
-    return f"{figures[key]:.3g}" + (f" ± {spread:.2g}" if spread is not None else "")
-
-
-def estimate_rows(figures: dict[str, Any]) -> list[tuple[str, ...]]:
-    """Lines of the table of estimates."""
-    if "mass_scale" not in figures:
-        return []
-    lines = (
-        ("command delay without motors, ms", "delay_ms", 1.0, ".1f"),
-        ("mass or weak rotors: mass offset, g", "mass_offset_kg", 1e3, ".1f"),
-        ("mass over nominal", "mass_scale", 1.0, ".3f"),
-        ("drag over the profile's", "drag_scale", 1.0, ".2f"),
-        ("linear drag x, 1/s", "drag_x_per_s", 1.0, ".3f"),
-        ("linear drag y, 1/s", "drag_y_per_s", 1.0, ".3f"),
-        ("linear drag z, 1/s", "drag_z_per_s", 1.0, ".3f"),
-        ("steady wind x, m/s", "wind_x_mps", 1.0, ".2f"),
-        ("steady wind y, m/s", "wind_y_mps", 1.0, ".2f"),
-    )
-    rows = []
-    for label, key, scale, form in lines:
-        if figures.get(key) is not None:
-            low, high = figures[f"{key}_interval"]
-            values = (scale * figures[key], scale * low, scale * high)
-            rows.append((label, *(format(value, form) for value in values)))
-    return rows
 
 
 def new_folder(out: Path | None, splits: list[Split]) -> Path:
@@ -199,6 +158,7 @@ def remove_if_empty(folder: Path) -> None:
 
 def write(folder: Path, result: Result, show: Console) -> None:
     """Summary, model, plots and the page that shows them."""
+    from lafr_mjx.experiments.fit_page import page
     from lafr_mjx.view.fit_plots import make_plots
 
     try:
@@ -207,8 +167,7 @@ def write(folder: Path, result: Result, show: Console) -> None:
         write_json(folder / "summary.json", plain(result.figures))
         if result.hybrid is not None:
             _save_model(folder / "model.npz", result)
-        page = _page(result, plots, show.said)
-        write_whole(folder / "report.html", page.encode("utf-8"))
+        write_whole(folder / "report.html", page(result, plots, show.said).encode("utf-8"))
     except OSError as error:
         raise RunError(f"{folder}: cannot be written: {error.strerror or error}") from error
     show.note(f"Report: {folder / 'report.html'}")
@@ -231,45 +190,6 @@ def _save_model(path: Path, result: Result) -> None:
         arrays[f"layer{i}.bias"] = np.asarray(layer.bias)
     with path.open("wb") as file:
         np.savez_compressed(file, **arrays)
-
-
-def _page(result: Result, plots: dict[str, Path], said: list[str]) -> str:
-    from lafr_mjx.view.page import Items, Page, Picture, Section, Table, to_html
-
-    f = result.figures
-    lines = Items([line.strip() for line in said], lambda line: line.startswith("Looks wrong"))
-    sections = [Section("What was read", [lines])]
-
-    def table(title: str, heads: tuple[str, ...], rows: list[tuple[str, ...]]) -> None:
-        sections.append(Section(title, [Table(heads, rows)]))
-
-    for horizon in HORIZONS:
-        if not result.errors:
-            break
-        rows = [
-            (NAMES[name], *(_with_spread(f, f"{name}_{horizon}_{q}") for q in QUANTITIES))
-            for name in result.errors
-        ]
-        heads = ("model", "position mm", "velocity cm/s", "attitude °")
-        table(f"Error after {_HORIZON_TEXT[horizon]}", heads, rows)
-    if "hybrid_rates_dps" in f:
-        rows = [
-            (NAMES.get(name, name), f"{f[f'{name}_rates_dps']:.2f}")
-            for name in ("nominal", "memoryless", "hybrid")
-        ]
-        table("Body rates", ("model", "roll/pitch °/s"), rows)
-    rows = estimate_rows(f)
-    if rows:
-        table("Estimates, 95 % intervals", ("what", "estimate", "from", "to"), rows)
-    for title, path in plots.items():
-        sections.append(Section(title, [Picture(path.stem, path.read_bytes(), title)]))
-    if result.choice is not None:
-        rows = [
-            (name, *(f"{x:.3g}" for x in score)) for name, score in result.choice.scores.items()
-        ]
-        heads = ("candidate, cross-validated at 0.5 s", "mm", "cm/s", "°")
-        table("How the features were chosen", heads, rows)
-    return to_html(Page("Fit of recorded flights", "", sections))
 
 
 def export_scenario(path: Path, result: Result, vehicle: Vehicle, show: Console) -> None:

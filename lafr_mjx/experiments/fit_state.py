@@ -11,6 +11,7 @@ import numpy as np
 
 from lafr_mjx.experiments import compile_timer
 from lafr_mjx.experiments.fitting import HORIZONS, QUANTITIES
+from lafr_mjx.learner import methods
 from lafr_mjx.model import body, body_fit, fit, identify, lag, open_loop, residual, selection, steps
 from lafr_mjx.model.residual import NO_LAG, Switches
 from lafr_mjx.model.selection import Part
@@ -19,38 +20,56 @@ from lafr_mjx.types import SAMPLE_DT
 if TYPE_CHECKING:
     from lafr_mjx.experiments.fit_report import Console
     from lafr_mjx.experiments.fitting import Job, Result, Split
+    from lafr_mjx.logs.flight_log import FlightLog
     from lafr_mjx.model.data import Transitions
     from lafr_mjx.model.steps import Recording, Windows
+    from lafr_mjx.plant.vehicle import Vehicle as VehicleProfile
 
 STEPS = max(HORIZONS.values())
 _CURVE_S = (2.0, 5.0, 10.0, 20.0, 40.0, 80.0)
 _QUANTUM = 4096  # rows
 _BLOCK_S = 1.0  # rows are resampled by the second: neighbours are alike
 
+ONLINE = {"online": "default", "online_body": "body", "paper": "paper"}
+"""Models of the online learner, and the inputs of their residuals."""
+
 Model = tuple[Any, Any]
 """A step function of `open_loop` and its parameters."""
 
 
-def record_of(split: Split) -> Recording:
+def record_of(log: FlightLog) -> Recording:
     """A log as the model takes it."""
-    log = split.log
     assert log.position is not None and log.velocity is not None and log.rotation is not None
     return steps.recording(log.position, log.velocity, log.rotation, log.command, log.usable)
 
 
-def switches_for(commanded: bool, *, paper: bool) -> Switches:
-    """The online learner's residual, or the paper's; measured inputs act at once."""
-    given = Switches(position=1.0) if paper else Switches()
-    if paper or not commanded:
+def attitude_score(log: FlightLog, part: tuple[int, int]) -> float | None:
+    """Cross-validated attitude error [°] inside a part of a log with measured rates."""
+    return selection.attitude_score([Part(record_of(log), *part)], NO_LAG)
+
+
+def switches_for(commanded: bool, features: str = "default") -> Switches:
+    """The online learner's switches for its inputs; measured inputs act at once."""
+    given = methods.settings_of("ours", features).switches
+    if not commanded:
         given = given._replace(learned_lag=(0.0, 0.0, 0.0), fixed_lag=NO_LAG)
     return jax.tree.map(jnp.float32, given)
 
 
 def fit_online(
-    rows: Transitions, switches: Switches, seed: int, counts: np.ndarray, start: Any = None
+    rows: Transitions,
+    commanded: bool,
+    features: str,
+    seed: int,
+    counts: np.ndarray | None = None,
+    start: Any = None,
 ) -> Model:
-    """The online learner's network, fitted as it does after a flight."""
-    given = residual.create(np.random.default_rng([seed, 10])) if start is None else start
+    """The online learner's residual, fitted as it does after a flight; goes on from `start`."""
+    switches = switches_for(commanded, features)
+    counts = np.ones(len(rows.usable), int) if counts is None else counts
+    given = start
+    if given is None:
+        given = residual.create(np.random.default_rng([seed, 10]), in_body=features == "body")
     drawn = np.repeat(np.arange(len(counts)), counts * np.asarray(rows.usable))
     # Repeated to one of few lengths, so that compiled programs are found again.
     index = np.resize(drawn, -(-len(drawn) // _QUANTUM) * _QUANTUM)
@@ -71,7 +90,7 @@ def lag_for(rows: Transitions, commanded: bool) -> np.ndarray:
 def work(job: Job, splits: list[Split], result: Result, show: Console) -> None:
     """Everything about position, velocity and attitude."""
     commanded = splits[0].log.commanded
-    records = [record_of(s) for s in splits]
+    records = [record_of(s.log) for s in splits]
     pairs = list(zip(splits, records, strict=True))
     parts = [Part(r, *s.train) for s, r in pairs if s.train]
     test = steps.join_windows([steps.windows(r, *s.test, STEPS) for s, r in pairs if s.test])
@@ -88,8 +107,9 @@ def work(job: Job, splits: list[Split], result: Result, show: Console) -> None:
     result.figures["fit_s"] = time.monotonic() - begun - timer.seconds
     result.figures["fit_compile_s"] = timer.seconds
     show.note(
-        f"Chosen and fitted ({job.seeds + 1} times 3 models) in {result.figures['fit_s']:.1f} s "
-        f"and {timer.seconds:.1f} s of compiling"
+        f"{result.figures['train_s']:.0f} s of log: features chosen and {job.seeds + 1} times 4 "
+        f"models fitted in {result.figures['fit_s']:.1f} s, without {timer.seconds:.1f} s of "
+        "compiling"
     )
     with show.busy("testing ..."):
         for name, several in models.items():
@@ -132,16 +152,15 @@ def _fit_all(
     models: dict[str, list[Model]] = {
         "nominal": [(open_loop.body_step, body.create(np.random.default_rng(0)))],
         "scale_bias": [(open_loop.body_step, selection.fit_scale_bias(rows, NO_LAG))],
-        "hybrid": [], "online": [], "paper": [],
+        "hybrid": [], **{name: [] for name in ONLINE},
     }  # fmt: skip
     for i, count in enumerate(counts):
         with show.busy(f"fitting ({i + 1} of {len(counts)}) ..."):
             seed = job.seed + i
             fitted = selection.fit_choice(choice, rows, weights, seed, count, given)
             models["hybrid"].append((open_loop.body_step, fitted))
-            for name in ("online", "paper"):
-                switches = switches_for(commanded, paper=name == "paper")
-                models[name].append(fit_online(rows, switches, seed, count))
+            for name, features in ONLINE.items():
+                models[name].append(fit_online(rows, commanded, features, seed, count))
     result.hybrid = models["hybrid"][0][1]
     return models
 
@@ -172,7 +191,7 @@ def _test(name: str, several: list[Model], test: Windows, result: Result) -> Non
 def _learning_curve(parts: list[Part], commanded: bool, test: Windows, result: Result) -> None:
     """Test errors of models that saw only the first seconds of the training part."""
     total = sum(p.stop - p.start for p in parts) * SAMPLE_DT
-    result.curve = {"hybrid": [], "online": []}
+    result.curve = {"hybrid": [], "online": [], "online_body": []}
     for seconds in (*(s for s in _CURVE_S if s < 0.9 * total), total):
         some = _first(parts, seconds)
         rows = selection.rows_of(some)
@@ -184,12 +203,10 @@ def _learning_curve(parts: list[Part], commanded: bool, test: Windows, result: R
         else:
             choice = selection.choose(some, weights, network=False)
             fitted = selection.fit_choice(choice, rows, weights, 0)
-            ones = np.ones(len(rows.usable), int)
-            online = fit_online(rows, switches_for(commanded, paper=False), 0, ones)
-            found = {
-                "hybrid": open_loop.errors(open_loop.body_step, fitted, test),
-                "online": open_loop.errors(*online, test),
-            }
+            found = {"hybrid": open_loop.errors(open_loop.body_step, fitted, test)}
+            for name in ("online", "online_body"):
+                model = fit_online(rows, commanded, ONLINE[name], 0)
+                found[name] = open_loop.errors(*model, test)
         for name, errors in found.items():
             result.curve[name].append((seconds, errors.at(STEPS - 1).tolist()))
     result.figures["learning_curve"] = result.curve
@@ -206,18 +223,22 @@ def _first(parts: list[Part], seconds: float) -> list[Part]:
     return some
 
 
+def identified(logs: list[FlightLog], vehicle: VehicleProfile) -> identify.Identified | None:
+    """Delay, mass offset and drag, relative to a vehicle's profile."""
+    thrust = logs[0].raw.thrust
+    commanded = thrust is not None and thrust.held
+    known = identify.Vehicle(
+        mass=logs[0].raw.mass or vehicle.mass,
+        motor_lag=vehicle.rotors.time_constant if commanded else 0.0,
+        rotor_drag=np.asarray(vehicle.drag.rotor, float),
+        body_drag=float(vehicle.drag.body),
+    )
+    return identify.identify([flight_of(log) for log in logs], known, search_delay=commanded)
+
+
 def estimate(job: Job, splits: list[Split], result: Result) -> None:
     """Delay, mass offset and drag from all that the logs hold; no test depends on it."""
-    commanded = splits[0].log.raw.thrust is not None and splits[0].log.raw.thrust.held
-    profile, drag = job.vehicle, job.vehicle.drag
-    mass = splits[0].log.raw.mass or profile.mass
-    vehicle = identify.Vehicle(
-        mass=mass,
-        motor_lag=profile.rotors.time_constant if commanded else 0.0,
-        rotor_drag=np.asarray(drag.rotor, float),
-        body_drag=float(drag.body),
-    )
-    found = identify.identify([flight_of(s) for s in splits], vehicle, search_delay=commanded)
+    found = identified([s.log for s in splits], job.vehicle)
     result.identified = found
     if found is None:
         return
@@ -232,12 +253,12 @@ def estimate(job: Job, splits: list[Split], result: Result) -> None:
     for name, value in figures.items():
         result.figures[name] = None if value is None else value.value
         result.figures[f"{name}_interval"] = None if value is None else [value.low, value.high]
-    result.figures["nominal_mass_kg"] = mass
+    result.figures["nominal_mass_kg"] = splits[0].log.raw.mass or job.vehicle.mass
 
 
-def flight_of(split: Split) -> identify.Flight:
+def flight_of(log: FlightLog) -> identify.Flight:
     """A log as the estimator takes it."""
-    log, thrust = split.log, split.log.raw.thrust
+    thrust = log.raw.thrust
     assert thrust is not None and log.velocity is not None and log.rotation is not None
     good = np.isfinite(thrust.values[:, 0])
     usable = log.usable & np.isfinite(log.velocity).all(-1)

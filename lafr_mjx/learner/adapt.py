@@ -63,13 +63,22 @@ class Flown(NamedTuple):
     progress: Progress
 
 
-def start(policy: Policy | GeometricController, time_scale: float, seed: int) -> LearnerState:
+def start(
+    policy: Policy | GeometricController,
+    time_scale: float,
+    seed: int,
+    features: str = "default",
+) -> LearnerState:
     """Before the first flight: the base policy and a residual that knows nothing.
 
     A classical controller in place of the policy flies as it is: only the model and the time
-    scale are learned.
+    scale are learned. Inputs of the residual (`methods.Features`) in the body frame need other
+    parameters; the paper's and the default ones differ by switches alone.
     """
-    members = [residual.create(np.random.default_rng([seed, 10 + i])) for i in range(MEMBERS)]
+    members = [
+        residual.create(np.random.default_rng([seed, 10 + i]), in_body=features == "body")
+        for i in range(MEMBERS)
+    ]
     ensemble = jax.tree.map(lambda *leaves: jnp.stack([jnp.asarray(x) for x in leaves]), *members)
     policy = jax.tree.map(lambda leaf: jnp.asarray(leaf, jnp.float32), policy)
     return LearnerState(

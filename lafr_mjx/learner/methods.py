@@ -2,13 +2,17 @@
 
 from __future__ import annotations
 
-from typing import Literal
+from typing import Literal, get_args
 
 from lafr_mjx.errors import InputError
 from lafr_mjx.learner.improve import LearnerSettings
 from lafr_mjx.learner.pretrain import NOMINAL
 from lafr_mjx.learner.rash_bptt import TrainSettings
-from lafr_mjx.model.residual import Switches
+from lafr_mjx.model.residual import NO_LAG, Switches
+
+Features = Literal["default", "paper", "body"]
+"""Inputs of the residual: velocity, attitude and effective command in the world; the paper's
+ζ = [p, v, vec R, u], where commands act at once; or what the vehicle feels in its own frame."""
 
 MethodName = Literal["ours", "baseline", "lotf", "anchor-only", "residual-only", "geometric"]
 
@@ -26,9 +30,19 @@ _PARTS = {
 }
 
 
-def settings_of(method: str) -> LearnerSettings:
+def settings_of(method: str, features: str = "default") -> LearnerSettings:
     """Settings of a method; all share perturbations, steps, batch and the time scaling."""
     if method not in _PARTS:
         raise InputError(f"unknown method '{method}'; it must be one of {', '.join(_PARTS)}")
+    if features not in get_args(Features):
+        known = ", ".join(get_args(Features))
+        raise InputError(f"unknown features '{features}'; they must be one of {known}")
     switches, anchored = _PARTS[method]
+    if features != "default" and switches is NOMINAL:
+        raise InputError(
+            f"features '{features}' are inputs of a learned residual; method '{method}' has none"
+        )
+    if features == "paper":
+        off = (0.0, 0.0, 0.0)
+        switches = switches._replace(position=1.0, learned_lag=off, fixed_lag=NO_LAG)
     return LearnerSettings(switches=switches, train=TrainSettings(anchored_share=anchored))

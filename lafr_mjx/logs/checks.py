@@ -221,6 +221,9 @@ def _acceleration(log: FlightLog) -> list[Finding]:
          np.stack([plain[:, 1], -plain[:, 0], plain[:, 2]], axis=1)),
         ("the body's z axis points down, that of the world up",
          -log.command[:, :1] * swapped * np.array([1.0, 1.0, -1.0]) - gravity),
+        ("the positions (and velocities) are in millimetres, not metres", 1e3 * plain),
+        ("the positions (and velocities) are in centimetres, not metres", 1e2 * plain),
+        ("the positions (and velocities) are in feet, not metres", plain / 0.3048),
     ]  # fmt: skip
     return _named(
         measured, plain, mistakes, "the acceleration does not fit thrust and gravity",

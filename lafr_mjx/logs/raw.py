@@ -11,6 +11,7 @@ from typing import TYPE_CHECKING, NamedTuple
 import numpy as np
 
 from lafr_mjx.errors import InputError
+from lafr_mjx.logs import outliers
 
 if TYPE_CHECKING:
     from pathlib import Path
@@ -19,6 +20,7 @@ MIN_SAMPLES = 100
 """One second at 100 Hz: with less there is nothing to fit and nothing to test."""
 
 _MOST_BAD = 0.5  # share of samples that may be NaN
+_UNIT = 0.05  # how far a quaternion's length may be from one
 
 
 class Signal(NamedTuple):
@@ -98,7 +100,39 @@ def checked(log: RawLog, where: str, signal: Signal) -> tuple[Signal, list[str]]
             f"(the first at {time[np.argmin(good)]:.3f} s)"
         )
         time, values = time[good], values[good]
-    return signal._replace(time=time, values=values), notes
+    found = signal._replace(time=time, values=values)
+    bad = outliers.outliers(where, found) | _not_unit(where, values)
+    if bad.any():
+        time, values = _without(label, where, found, bad, notes)
+    return found._replace(time=time, values=values), notes
+
+
+def _not_unit(where: str, values: np.ndarray) -> np.ndarray:
+    if where != "quaternion":
+        return np.zeros(len(values), bool)
+    return np.abs(np.linalg.norm(values, axis=1) - 1.0) > _UNIT
+
+
+def _without(
+    label: str, where: str, signal: Signal, bad: np.ndarray, notes: list[str]
+) -> tuple[np.ndarray, np.ndarray]:
+    """The samples that can be; many that cannot are no accident, and stay or end the reading."""
+    i, count = int(np.argmax(bad)), int(bad.sum())
+    first = f"sample {i} at {signal.time[i]:.3f} s"
+    if outliers.accidents(bad):
+        notes.append(
+            f"{where}: {count} samples cannot be and count as missing (the first: {first}, "
+            f"{np.array2string(signal.values[i], precision=4, separator=', ')})"
+        )
+        return signal.time[~bad], signal.values[~bad]
+    if where == "quaternion":
+        norm = float(np.linalg.norm(signal.values[i]))
+        raise InputError(
+            f"{label}: {first} has the length {norm:.3g}; a quaternion has length 1 "
+            f"({count} such samples)"
+        )
+    notes.append(f"{where}: jumps at {count} samples (the first: {first}); none is left out")
+    return signal.time, signal.values
 
 
 def _check_rate(label: str, time: np.ndarray) -> None:

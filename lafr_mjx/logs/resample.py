@@ -7,6 +7,7 @@ inputs (gyroscope, rotor speeds) are taken as straight lines between their sampl
 
 from __future__ import annotations
 
+from dataclasses import replace
 from typing import TYPE_CHECKING
 
 import numpy as np
@@ -71,7 +72,7 @@ def uniform(log: RawLog, thrust_shift: float = 0.0, rates_shift: float = 0.0) ->
             f"out; at least {MIN_SAMPLES * SAMPLE_DT:g} s are needed"
         )
     return FlightLog(
-        raw=log,
+        raw=replace(log, **signals),
         time=SAMPLE_DT * np.arange(len(clock)),
         usable=usable,
         position=position,
@@ -96,17 +97,6 @@ def _require(log: RawLog, signals: Mapping[str, Signal]) -> None:
             f"{log.path}: {', '.join(missing)} missing; a fit needs position, attitude, thrust "
             "and body rates, or at least commanded and measured body rates"
         )
-    quaternion = signals.get("quaternion")
-    if quaternion is not None:
-        norm = np.linalg.norm(quaternion.values, axis=1)
-        bad = np.abs(norm - 1.0) > 0.05
-        if bad.any():
-            i = int(np.argmax(bad))
-            raise InputError(
-                f"{log.path}: attitude ('{quaternion.name}'): sample {i} at "
-                f"{quaternion.time[i]:.3f} s has the length {norm[i]:.3g}; a quaternion has "
-                f"length 1 ({int(bad.sum())} such samples)"
-            )
 
 
 def _clock(log: RawLog, signals: Mapping[str, Signal]) -> np.ndarray:

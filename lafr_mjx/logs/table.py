@@ -22,7 +22,8 @@ _TURN = np.array([1.0, -1.0, -1.0])
 
 def read_table(path: Path, columns: ColumnMap) -> RawLog:
     """Read the columns that the map names; rows with an empty cell count as missing there."""
-    data = _parquet(path) if path.suffix.lower() in (".parquet", ".pq") else _csv(path)
+    notes: list[str] = []
+    data = _parquet(path) if path.suffix.lower() in (".parquet", ".pq") else _csv(path, notes)
     time_all = _take(path, columns, data, columns.time)[:, 0]
 
     def signal(given: Columns | None, held: bool = False) -> Signal | None:
@@ -30,6 +31,11 @@ def read_table(path: Path, columns: ColumnMap) -> RawLog:
             return None
         values = _take(path, columns, data, given)
         there = ~np.isnan(values).all(axis=1)  # tables of mixed rates leave cells empty
+        if 0 < there.sum() < len(there):
+            notes.append(
+                f"{', '.join(given.names)}: {int((~there).sum())} of {len(there)} rows hold no "
+                f"number (the first: row {int(np.argmin(there)) + 1})"
+            )
         return Signal(time_all[there], values[there], ", ".join(given.names), held)
 
     fields: dict[str, Any] = {
@@ -41,7 +47,7 @@ def read_table(path: Path, columns: ColumnMap) -> RawLog:
         "thrust": signal(columns.thrust, held=columns.thrust_commanded),
     }
     fields = _to_our_frame({k: v for k, v in fields.items() if v is not None}, columns)
-    return RawLog(path=path, name=path.stem, mass=columns.mass, **fields)
+    return RawLog(path=path, name=path.stem, mass=columns.mass, notes=tuple(notes), **fields)
 
 
 def _to_our_frame(fields: dict[str, Signal], columns: ColumnMap) -> dict[str, Signal]:
@@ -94,10 +100,11 @@ def _take(
                 f"{columns.path}: column '{name}' is not in {path}; it has "
                 f"{', '.join(list(data)[:40])}"
             )
-    return wanted.scale * np.stack([data[name] for name in wanted.names], axis=1)
+    with np.errstate(all="ignore"):  # what is no number is looked for later, and told
+        return wanted.scale * np.stack([data[name] for name in wanted.names], axis=1)
 
 
-def _csv(path: Path) -> dict[str, np.ndarray]:
+def _csv(path: Path, notes: list[str]) -> dict[str, np.ndarray]:
     try:
         with path.open(newline="", encoding="utf-8-sig") as file:
             sample = file.read(4096)
@@ -111,20 +118,29 @@ def _csv(path: Path) -> dict[str, np.ndarray]:
             double = {name for name in names if names.count(name) > 1}
             if double:
                 raise InputError(f"{path}: line 1 names the column '{min(double)}' twice")
-            cells = []
-            for number, row in enumerate(rows, start=2):
-                if not row:
-                    continue
+            lines = [(number, row) for number, row in enumerate(rows, start=2) if row]
+            _leave_out_cut_line(path, lines, notes)
+            for number, row in lines:
                 if len(row) != len(names):
                     raise InputError(
                         f"{path}: line {number} has {len(row)} cells; line 1 names {len(names)}"
                     )
-                cells.append(row)
+            cells = [row for _, row in lines]
     except OSError as error:
         raise InputError(f"{path}: cannot be read: {error.strerror or error}") from error
     except (UnicodeDecodeError, csv.Error) as error:
         raise InputError(f"{path}: is not a CSV file: {error}") from error
     return {name: _parsed(path, name, [row[i] for row in cells]) for i, name in enumerate(names)}
+
+
+def _leave_out_cut_line(path: Path, lines: list[tuple[int, list[str]]], notes: list[str]) -> None:
+    """Whoever wrote the file was stopped inside its last line: no number in it can be trusted."""
+    with path.open("rb") as file:
+        file.seek(-1, 2)
+        if file.read(1) in b"\r\n" or len(lines) < 2:
+            return
+    number, _ = lines.pop()
+    notes.append(f"line {number}, the last, has no end and may be cut: it is left out")
 
 
 def _parsed(path: Path, name: str, cells: list[str]) -> np.ndarray:
@@ -164,9 +180,10 @@ def _parquet(path: Path) -> dict[str, np.ndarray]:
             f"{path}: reading Parquet needs pyarrow: pip install 'lafr-mjx[logs]'"
         ) from error
     try:
-        table = parquet.read_table(path)
-    except (OSError, pyarrow.ArrowException) as error:
-        raise InputError(f"{path}: is not a readable Parquet file: {error}") from error
+        table = parquet.read_table(path, page_checksum_verification=True)
+    except Exception as error:  # a cut or mangled file makes the reader raise almost anything
+        text = " ".join(str(error).split())
+        raise InputError(f"{path}: is not a readable Parquet file: {text[:300]}") from error
     data = {}
     for name in table.column_names:
         column = table.column(name)

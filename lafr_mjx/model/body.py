@@ -19,16 +19,14 @@ import jax.numpy as jnp
 import numpy as np
 
 from lafr_mjx import mlp
+from lafr_mjx.model.body_features import BASE, base, speed
 from lafr_mjx.model.residual import COMMANDS, NO_LAG
-from lafr_mjx.types import COMMAND_HOVER, COMMAND_SCALE
+from lafr_mjx.types import COMMAND_SCALE
 
 if TYPE_CHECKING:
     import jax
 
     from lafr_mjx.model.state import ModelState
-
-BASE = ("thrust", "vx", "vy", "vz", "wx", "wy", "wz", "upx", "upy", "upz")
-"""Names of b."""
 
 _PAIRS = np.triu_indices(len(BASE))
 _AXES = ("thrust", "wx", "wy", "wz")
@@ -69,27 +67,17 @@ def create(rng: np.random.Generator, lag: Any = NO_LAG, hidden: int = 64) -> Bod
     )
 
 
-def base(state: ModelState, effective: jax.Array) -> jax.Array:
-    """Features b [..., 10], scaled to order one."""
-    forward = jnp.swapaxes(state.rotation, -1, -2)  # world to body
-    velocity = (forward @ state.velocity[..., None])[..., 0]
-    command = (effective - COMMAND_HOVER) / COMMAND_SCALE
-    up = state.rotation[..., 2, :]
-    return jnp.concatenate([command[..., :1], velocity / 5.0, command[..., 1:], up], axis=-1)
-
-
 def library(state: ModelState, effective: jax.Array, commands: jax.Array) -> jax.Array:
     """All features φ [..., len(NAMES)] of the state and the last commands [..., COMMANDS, 4]."""
     b = base(state, effective)
     shape = b.shape[:-1]
-    speed = jnp.sqrt(jnp.sum(state.velocity**2, axis=-1, keepdims=True) + 1e-12) / 5.0
     past = (commands[..., 1:, :] - effective[..., None, :]) / COMMAND_SCALE
     return jnp.concatenate(
         [
             jnp.ones((*shape, 1)),
             b,
             b[..., _PAIRS[0]] * b[..., _PAIRS[1]],
-            speed * b[..., 1:4],
+            speed(state) * b[..., 1:4],
             past.reshape((*shape, 4 * (COMMANDS - 1))),
         ],
         axis=-1,

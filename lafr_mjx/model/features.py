@@ -7,7 +7,8 @@ from __future__ import annotations
 
 import numpy as np
 
-from lafr_mjx.model.body import BASE, NAMES, OUTPUTS
+from lafr_mjx.model.body import NAMES, OUTPUTS
+from lafr_mjx.model.body_features import BASE
 
 _DRAG = ("vx", "vy", "vz")
 _RATES = ("wx", "wy", "wz")

@@ -7,7 +7,11 @@ command* u_eff = Σ w_j u_{k-j}, a learned average of the last commands, separat
 roll and pitch, and yaw. The newest command has no weight: it reacts to the noise of the very
 state that it is fitted with.
 
-All variants share one program: switches are leaves.
+Two kinds of inputs ζ can be chosen. In the world: velocity, attitude and effective command (and,
+as in the paper, the position). In the body: thrust, velocity, rates and "up" as the vehicle
+feels them, with a linear part beside the network and a steady wind of the world; a few seconds
+then say what absolute inputs need a minute for. All variants of a kind share one program:
+switches are leaves.
 """
 
 from __future__ import annotations
@@ -19,6 +23,7 @@ import jax.numpy as jnp
 import numpy as np
 
 from lafr_mjx import mlp
+from lafr_mjx.model.body_features import BASE, base, speed
 from lafr_mjx.types import COMMAND_HOVER, COMMAND_SCALE
 
 if TYPE_CHECKING:
@@ -32,6 +37,8 @@ _RATE_SCALE = 4.0  # rad/s
 _LAG_SCALE = 30.0
 """Logits per unit of the lag's parameters: one flight must be enough to learn a long delay,
 and Adam moves each parameter by little more than its learning rate in a step."""
+_LINEAR_SCALE = 2.0
+"""Output per unit of the linear part's parameters, for the same reason."""
 _FEATURES = 3 + 3 + 9 + 4 + 4 * COMMANDS
 
 
@@ -61,17 +68,29 @@ class Switches(NamedTuple):
     fixed_lag: Any = LAG_PRIOR  # [3, COMMANDS] weights, each row sums to one
 
 
+class InBody(NamedTuple):
+    """What a residual in the body frame has beside its network."""
+
+    linear: Any  # [1 + b + |v|v, 6] coefficients / `_LINEAR_SCALE`, body frame
+    wind: Any  # [3] constant acceleration / `_LINEAR_SCALE`, world: drag of a steady wind
+
+
 class Residual(NamedTuple):
-    """Parameters θ; an ensemble has a leading axis on every leaf of `layers` and `lag`."""
+    """Parameters θ; an ensemble has a leading axis on every leaf."""
 
     layers: tuple[mlp.Layer, ...]
     lag: Any  # [3, COMMANDS] logits of the lag / 30: thrust, roll and pitch, yaw
+    in_body: InBody | None = None  # None: inputs and output in the world frame
 
 
-def create(rng: np.random.Generator, hidden: int = 64) -> Residual:
+def create(rng: np.random.Generator, hidden: int = 64, *, in_body: bool = False) -> Residual:
     """A residual that is nearly zero, with the expected lag."""
-    layers = mlp.create(rng, (_FEATURES, hidden, hidden, 6), last_scale=0.01)
-    return Residual(layers, np.log(np.maximum(LAG_PRIOR, 1e-4)) / _LAG_SCALE)
+    lag = np.log(np.maximum(LAG_PRIOR, 1e-4)) / _LAG_SCALE
+    if in_body:
+        layers = mlp.create(rng, (len(BASE), hidden, hidden, 6), last_scale=0.01)
+        linear = np.zeros((1 + len(BASE) + 3, 6), np.float32)
+        return Residual(layers, lag, InBody(linear, np.zeros(3, np.float32)))
+    return Residual(mlp.create(rng, (_FEATURES, hidden, hidden, 6), last_scale=0.01), lag)
 
 
 def lag_weights(residual: Residual, switches: Switches) -> jax.Array:
@@ -114,7 +133,21 @@ def evaluate(
     commands: jax.Array,
 ) -> tuple[jax.Array, jax.Array]:
     """a_res [..., 3] in the world and ω_res [..., 3] in the body."""
+    if residual.in_body is not None:
+        return _evaluate_in_body(residual, residual.in_body, switches, state, effective)
     output = mlp.apply(residual.layers, features(state, effective, commands, switches))
     acceleration = switches.acceleration * _ACCELERATION_SCALE * output[..., :3]
     rates = switches.rates * _RATE_SCALE * output[..., 3:]
     return acceleration, rates
+
+
+def _evaluate_in_body(
+    residual: Residual, part: InBody, switches: Switches, state: ModelState, effective: jax.Array
+) -> tuple[jax.Array, jax.Array]:
+    b = base(state, effective)
+    one = jnp.ones((*b.shape[:-1], 1))
+    known = jnp.concatenate([one, b, speed(state) * b[..., 1:4]], axis=-1)
+    output = mlp.apply(residual.layers, b) + _LINEAR_SCALE * (known @ part.linear)
+    felt = (state.rotation @ output[..., :3, None])[..., 0] + _LINEAR_SCALE * part.wind
+    acceleration = switches.acceleration * _ACCELERATION_SCALE * felt
+    return acceleration, switches.rates * _RATE_SCALE * output[..., 3:]

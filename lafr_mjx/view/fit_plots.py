@@ -7,16 +7,16 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from lafr_mjx.types import CONTROL_DT
-from lafr_mjx.view.drawing import BLUE, DARK, GREY, ORANGE, RED, drawn_figure
+from lafr_mjx.view.drawing import BLUE, DARK, GREEN, GREY, ORANGE, RED, drawn_figure
 
 if TYPE_CHECKING:
     from pathlib import Path
 
 _COLOURS = {"nominal": GREY, "scale_bias": DARK, "hybrid": BLUE, "online": ORANGE, "paper": RED,
-            "body": BLUE}  # fmt: skip
+            "online_body": GREEN, "body": BLUE}  # fmt: skip
 _LABELS = {"nominal": "nominal", "scale_bias": "scale and bias", "hybrid": "hybrid, chosen",
-           "online": "hybrid, online ζ", "paper": "hybrid, paper's ζ",
-           "body": "hybrid, body frame"}  # fmt: skip
+           "online": "online learner", "online_body": "online, body inputs",
+           "paper": "online, paper's inputs", "body": "linear, body frame"}  # fmt: skip
 _QUANTITIES = ("position [mm]", "velocity [cm/s]", "attitude [°]")
 
 
@@ -50,12 +50,24 @@ def _predicted(folder: Path, result: Any) -> Path:
                     axis.plot(time, error, color=_COLOURS[model], lw=1.0, label=_LABELS[model])
                 axis.plot(time, np.asarray(getattr(measured, field))[:, i], color=DARK, lw=1.0,
                           ls="--", label="measured")  # fmt: skip
-                axis.set_ylabel(f"{name} [{'m' if column == 0 else 'm/s'}]")
+                axis.set_ylabel(f"{name} [m]" if column == 0 else f"v{name} [m/s]")
         axes[-1, 0].set_xlabel("time [s]")
         axes[-1, 1].set_xlabel("time [s]")
         handles, labels = axes[0, 0].get_legend_handles_labels()
         figure.legend(handles, labels, loc="outside upper right", ncols=3)
         return path
+
+
+def _log(axis: Any) -> None:
+    """A logarithmic axis with plain numbers."""
+    from matplotlib.ticker import FuncFormatter
+
+    def minor(value: float, _: Any) -> str:
+        return f"{value:g}" if f"{value:e}"[0] in "25" else ""
+
+    axis.set_yscale("log")
+    axis.yaxis.set_major_formatter(FuncFormatter(lambda value, _: f"{value:g}"))
+    axis.yaxis.set_minor_formatter(FuncFormatter(minor))
 
 
 def _horizon(folder: Path, result: Any) -> Path:
@@ -67,7 +79,7 @@ def _horizon(folder: Path, result: Any) -> Path:
             ahead = CONTROL_DT * np.arange(1, steps + 1)
             for axis, column, label in zip(axes, table.T, _QUANTITIES, strict=True):
                 axis.plot(ahead, column, color=_COLOURS[name], label=_LABELS[name])
-                axis.set_yscale("log")
+                _log(axis)
                 axis.set_xlabel("horizon [s]")
                 axis.set_title(label)
         handles, labels = axes[0].get_legend_handles_labels()
@@ -92,7 +104,7 @@ def _speed(folder: Path, result: Any) -> Path:
             axis.plot(middle, means, "o-", color=_COLOURS[name], label=_LABELS[name])
         axis.set_xlabel("speed [m/s]")
         axis.set_ylabel("velocity error after 0.1 s [cm/s]")
-        axis.set_yscale("log")
+        _log(axis)
         axis.legend()
         return path
 
@@ -106,7 +118,9 @@ def _curve(folder: Path, result: Any) -> Path:
             for axis, column, label in zip(axes, table.T, _QUANTITIES, strict=True):
                 axis.plot(seconds, column, "o-", color=_COLOURS[name], label=_LABELS[name])
                 axis.set_xscale("log")
-                axis.set_yscale("log")
+                axis.set_xticks(seconds, [f"{s:.0f}" for s in seconds])
+                axis.minorticks_off()
+                _log(axis)
                 axis.set_xlabel("training [s]")
                 axis.set_title(label)
         axes[0].legend()
@@ -117,12 +131,12 @@ def _replay(folder: Path, result: Any) -> Path:
     time = np.array(result.replay["time_s"])
     with drawn_figure(folder / "replay.png", (7.2, 2.8)) as (figure, path):
         axes = figure.subplots(1, 3)
-        for name in ("nominal", "body", "online"):
+        for name in ("nominal", "body", "online", "online_body"):
             table = np.array(result.replay[name])
             for axis, column, label in zip(axes, table.T, _QUANTITIES, strict=True):
                 axis.plot(time, column, ".-", color=_COLOURS[name], lw=0.8, ms=3,
                           label=_LABELS[name])  # fmt: skip
-                axis.set_yscale("log")
+                _log(axis)
                 axis.set_xlabel("time [s]")
                 axis.set_title(label)
         axes[0].legend()

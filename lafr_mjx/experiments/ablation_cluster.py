@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import logging
 import os
 from typing import TYPE_CHECKING, Any
 
@@ -28,7 +29,7 @@ class Cluster:
             ) from error
         self._ray = ray
         try:
-            ray.init(address=address, log_to_driver=False, logging_level="error")
+            ray.init(address=address, log_to_driver=False, logging_level=logging.ERROR)
         except Exception as error:  # Ray raises many kinds; all mean that there is no cluster
             first = (str(error).strip() or repr(error)).splitlines()[0]
             raise InputError(f"--ray {address}: no connection to a Ray cluster: {first}") from error
@@ -44,7 +45,7 @@ class Cluster:
         Raises:
             RunError: at the end, if some chunks could not be flown; the others came back.
         """
-        needs = {"num_gpus": 1} if self.gpus else {"num_cpus": 1}
+        needs: dict[str, Any] = {"num_gpus": 1} if self.gpus else {"num_cpus": 1}
         remote = self._ray.remote(max_retries=_RETRIES, **needs)(_fly)
         stored: dict[int, Any] = {}
         waiting: dict[Any, Chunk] = {}

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import logging
 import os
+import socket
 from typing import TYPE_CHECKING, Any
 
 from lafr_mjx.errors import InputError, RunError
@@ -28,6 +29,7 @@ class Cluster:
                 "--ray: Ray is not installed; install it with: pip install 'lafr-mjx[cluster]'"
             ) from error
         self._ray = ray
+        _check_reachable(address)
         try:
             ray.init(address=address, log_to_driver=False, logging_level=logging.ERROR)
         except Exception as error:  # Ray raises many kinds; all mean that there is no cluster
@@ -74,6 +76,20 @@ class Cluster:
 
     def __exit__(self, *_: object) -> None:
         self._ray.shutdown()
+
+
+def _check_reachable(address: str) -> None:
+    """Ray itself would try for half a minute, and then say much."""
+    host, colon, port = address.removeprefix("ray://").rpartition(":")
+    if not colon:
+        return  # "auto": Ray looks by itself
+    try:
+        socket.create_connection((host, int(port)), timeout=5.0).close()
+    except (OSError, ValueError, OverflowError) as error:
+        raise InputError(
+            f"--ray {address}: no connection to a Ray cluster: {error}; give HOST:PORT of a "
+            f"cluster that was begun with: ray start --head"
+        ) from error
 
 
 def _fly(chunk: Chunk, policies: dict[int, Any]) -> list[FlownRun]:

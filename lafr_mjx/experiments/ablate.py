@@ -76,6 +76,8 @@ class Ablate:
     """Fly nothing: print the table of what is there."""
     json: Path | None = None
     """Write the table there, too."""
+    sizes: tyro.conf.Suppress[Any] = None
+    """The learner's `Sizes`, for programs that want less effort; not on the command line."""
 
     def run(self) -> None:
         """Fly what is missing, then print the table."""
@@ -154,6 +156,7 @@ class Ablate:
             ats=self.ats,
             engine=self.engine,
             vehicle=full_path(self.vehicle),
+            sizes=self.sizes or plans.Sizes(),
         )
 
     def _work(self, plan: Plan, table: AblationTable, console: Any) -> None:

@@ -6,13 +6,13 @@ import os
 from typing import TYPE_CHECKING, Any, NamedTuple
 
 from lafr_mjx.errors import RunError
-from lafr_mjx.learner.improve import Sizes
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Sequence
 
     from lafr_mjx.experiments.ablation_plan import Plan, Run
     from lafr_mjx.experiments.batched_adaptation import BatchedAdaptation
+    from lafr_mjx.learner.improve import Sizes
     from lafr_mjx.plant.scenario import Scenario
     from lafr_mjx.tasks import Task
     from lafr_mjx.types import Rollout
@@ -65,9 +65,8 @@ def split(runs: Sequence[Run], size: int) -> list[tuple[list[Run], int]]:
 
 
 def chunk_of(
-    plan: Plan, runs: Sequence[Run], policies: dict[int, Any], keep: tuple[int, ...],
-    size: int, sizes: Sizes,
-) -> Chunk:  # fmt: skip
+    plan: Plan, runs: Sequence[Run], policies: dict[int, Any], keep: tuple[int, ...], size: int
+) -> Chunk:
     """The chunk of these runs; `policies` are the base policies of its task."""
     asked = plan.asked
     seeds = tuple(run.seed for run in runs)
@@ -76,7 +75,7 @@ def chunk_of(
         task=plan.tasks[runs[0].task],
         engine=asked.engine,
         rule=asked.ats,
-        sizes=sizes,
+        sizes=asked.sizes,
         iterations=asked.iterations,
         keep=keep,
         names=tuple(run.name for run in runs),

@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import logging
 import os
+import socket
 from typing import TYPE_CHECKING, Any
 
 from lafr_mjx.errors import InputError, RunError
@@ -27,8 +29,9 @@ class Cluster:
                 "--ray: Ray is not installed; install it with: pip install 'lafr-mjx[cluster]'"
             ) from error
         self._ray = ray
+        _check_reachable(address)
         try:
-            ray.init(address=address, log_to_driver=False, logging_level="error")
+            ray.init(address=address, log_to_driver=False, logging_level=logging.ERROR)
         except Exception as error:  # Ray raises many kinds; all mean that there is no cluster
             first = (str(error).strip() or repr(error)).splitlines()[0]
             raise InputError(f"--ray {address}: no connection to a Ray cluster: {first}") from error
@@ -44,7 +47,7 @@ class Cluster:
         Raises:
             RunError: at the end, if some chunks could not be flown; the others came back.
         """
-        needs = {"num_gpus": 1} if self.gpus else {"num_cpus": 1}
+        needs: dict[str, Any] = {"num_gpus": 1} if self.gpus else {"num_cpus": 1}
         remote = self._ray.remote(max_retries=_RETRIES, **needs)(_fly)
         stored: dict[int, Any] = {}
         waiting: dict[Any, Chunk] = {}
@@ -73,6 +76,20 @@ class Cluster:
 
     def __exit__(self, *_: object) -> None:
         self._ray.shutdown()
+
+
+def _check_reachable(address: str) -> None:
+    """Ray itself would try for half a minute, and then say much."""
+    host, colon, port = address.removeprefix("ray://").rpartition(":")
+    if not colon:
+        return  # "auto": Ray looks by itself
+    try:
+        socket.create_connection((host, int(port)), timeout=5.0).close()
+    except (OSError, ValueError, OverflowError) as error:
+        raise InputError(
+            f"--ray {address}: no connection to a Ray cluster: {error}; give HOST:PORT of a "
+            f"cluster that was begun with: ray start --head"
+        ) from error
 
 
 def _fly(chunk: Chunk, policies: dict[int, Any]) -> list[FlownRun]:

@@ -12,6 +12,7 @@ from lafr_mjx.experiments import ablation_sweep as sweeps
 from lafr_mjx.experiments.ablation_sweep import Point, Sweep
 from lafr_mjx.experiments.adaptation import AdaptationJob, full_path
 from lafr_mjx.learner import methods
+from lafr_mjx.learner.improve import Sizes
 from lafr_mjx.plant.engine import build_engine
 from lafr_mjx.plant.vehicle import Vehicle, load_vehicle
 from lafr_mjx.tasks import Task, load_task
@@ -69,6 +70,7 @@ class Asked:
     ats: str = "verified"
     engine: str = "mjx"
     vehicle: str = "lafr192"
+    sizes: Sizes = field(default_factory=Sizes)  # of the learner's batches and steps
 
 
 @dataclass(frozen=True)
@@ -162,6 +164,7 @@ class Plan:
                 "ats": asked.ats,
                 "engine": asked.engine,
                 "vehicle": asked.vehicle,
+                "sizes": asked.sizes._asdict(),
                 "blocks": blocks,
             },
             "digests": self.digests(),

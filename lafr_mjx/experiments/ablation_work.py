@@ -6,7 +6,6 @@ from typing import TYPE_CHECKING, Any, Protocol
 
 from lafr_mjx.experiments.ablation_chunk import Chunk, FlownRun, chunk_of, fly_chunk, split
 from lafr_mjx.experiments.ablation_table import RunResult
-from lafr_mjx.learner.improve import Sizes
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Sequence
@@ -60,13 +59,12 @@ def work(
     devices: int | None = None,
     keep: tuple[int, ...] = (),
     cluster: Cluster | None = None,
-    sizes: Sizes = Sizes(),
 ) -> None:
     """Fly what is not in the table yet; each chunk is safe on disk before the next begins."""
     left = [run for run in plan.runs if run.name not in table.done]
     policies = base_policies(plan, left, told)
     chunks = [
-        chunk_of(plan, some, policies[some[0].task], keep, made_for, sizes)
+        chunk_of(plan, some, policies[some[0].task], keep, made_for)
         for some, made_for in split(left, size)
     ]
     known = {run.name: run for run in left}

@@ -19,7 +19,7 @@ def opened(folder, plan=PLAN):
     return AblationTable.open(folder, plan.config(), plan.scenario_files())
 
 
-def result(name, lap=2.5, crashed=False, **changes):
+def result(name, lap: float | None = 2.5, crashed=False, **changes):
     record = {"iteration": 0, "lap_time_s": lap, "peak_speed_mps": 3.0, "rmse_m": 0.1,
               "crashed": crashed}  # fmt: skip
     fields = {

@@ -1,4 +1,4 @@
-"""Finished runs as a report reads them, from run folders and from folders full of them."""
+"""Finished runs as a report reads them: from run folders, ablations, and folders full of them."""
 
 from __future__ import annotations
 
@@ -7,7 +7,9 @@ from types import MappingProxyType
 from typing import TYPE_CHECKING, Any, NamedTuple
 
 from lafr_mjx.errors import InputError
+from lafr_mjx.experiments import ablation_table
 from lafr_mjx.experiments.adaptation_batch import RunSpec
+from lafr_mjx.experiments.rollout_file import load_rollout
 from lafr_mjx.experiments.run_folder import RunFolder
 
 if TYPE_CHECKING:
@@ -22,10 +24,7 @@ _DEPTH = 3  # how far below a given folder runs are looked for
 
 
 class FlownRun(NamedTuple):
-    """One adaptation: what was asked and the figures of its iterations.
-
-    Other sources than run folders give `spec` and `records`, and leave the rest out.
-    """
+    """One adaptation: what was asked and the figures of its iterations."""
 
     spec: RunSpec
     records: list[dict[str, Any]]  # as in iterations.jsonl
@@ -33,6 +32,7 @@ class FlownRun(NamedTuple):
     config: Mapping[str, Any] = MappingProxyType({})
     written_by: str = ""
     variant: str = ""  # what makes it differ from the runs that a report compares
+    flights: Path | None = None  # recorded flights of a run without a folder of its own
 
     @property
     def task(self) -> str:
@@ -52,7 +52,8 @@ class FlownRun(NamedTuple):
     def rollout(self, number: int) -> Rollout | None:
         """The recorded flight of an iteration, None if it is not there."""
         if self.folder is None:
-            return None
+            file = self.flights / f"{number:03d}.npz" if self.flights else None
+            return load_rollout(file) if file is not None and file.is_file() else None
         folder = RunFolder.open(self.folder)
         return folder.load_rollout(number) if number in folder.rollout_numbers() else None
 
@@ -88,7 +89,7 @@ def collect(paths: Sequence[Path]) -> Collected:
     """
     if not paths:
         raise InputError("no run is given; name run folders, or folders that contain them")
-    runs: dict[Path, FlownRun] = {}
+    runs: dict[tuple, FlownRun] = {}
     notes: list[str] = []
     for path in paths:
         inside = list(_run_folders(path))
@@ -98,19 +99,15 @@ def collect(paths: Sequence[Path]) -> Collected:
         fresh = 0
         for folder in inside:
             try:
-                run = _read(folder)
+                found = _read_ablation(folder) if _is_ablation(folder) else [_read(folder)]
             except InputError as error:
                 if folder == path:
                     raise
                 notes.append(f"Left out: {error}")
                 continue
-            if not run.records:
-                if folder == path:
-                    raise InputError(f"{path}: no iteration of this run is finished yet")
-                notes.append(f"Left out: {folder}: no iteration is finished yet")
-                continue
-            runs.setdefault(folder.resolve(), run)
-            fresh += 1
+            for run in found:
+                runs.setdefault((folder.resolve(), run.spec, run.variant), run)
+            fresh += len(found)
         if not fresh:
             raise InputError(f"{path}: holds no run that can be reported: {notes[-1]}")
     kept = _without_doubles(runs.values(), notes)
@@ -146,15 +143,44 @@ def _read(folder: Path) -> FlownRun:
     if known.get("vehicle", "lafr192") != "lafr192":
         odd.append(f"vehicle {_name(known['vehicle'])}")
     records = run.iterations()
-    for record in records:
+    if not records:
+        raise InputError(f"{folder}: no iteration of this run is finished yet")
+    _check_records(str(folder), records)
+    spec = RunSpec(**known)
+    return FlownRun(spec, records, folder, run.config, run.written_by, ", ".join(odd))
+
+
+def _is_ablation(folder: Path) -> bool:
+    text = (folder / _CONFIG).read_text(encoding="utf-8", errors="replace")
+    return "\n[ablation]\n" in text
+
+
+def _read_ablation(folder: Path) -> list[FlownRun]:
+    config = ablation_table.read_config(folder)
+    asked = config["ablation"]
+    shared = {key: asked[key] for key in ("ats", "engine", "vehicle", "iterations") if key in asked}
+    runs = []
+    for result in ablation_table.read_results(folder):
+        _check_records(f"{folder}: {result.name}", result.iterations)
+        spec = RunSpec(result.task, result.scenario, result.method, seed=result.seed,
+                       plant=result.plant, **shared)  # fmt: skip
+        odd = [f"{key} {value:g}" for key, value in result.sweep.items()]
+        odd += [f"vehicle {_name(spec.vehicle)}"] if spec.vehicle != "lafr192" else []
+        written_by = str(config.get("lafr_mjx_version", ""))
+        flights = folder / ablation_table.FLIGHTS / result.name
+        runs.append(FlownRun(spec, result.iterations, None, {}, written_by, ", ".join(odd),
+                             flights if flights.is_dir() else None))  # fmt: skip
+    return runs
+
+
+def _check_records(where: str, records: Sequence[Mapping[str, Any]]) -> None:
+    for i, record in enumerate(records):
         missing = [key for key in _NEEDED if key not in record]
         if missing:
             raise InputError(
-                f"{folder}: '{missing[0]}' is missing in the record of iteration "
-                f"{record['iteration']}; it was written by lafr-mjx {run.written_by}"
+                f"{where}: '{missing[0]}' is missing in the record of iteration {i}; it is of "
+                f"another version"
             )
-    spec = RunSpec(**known)
-    return FlownRun(spec, records, folder, run.config, run.written_by, ", ".join(odd))
 
 
 def _without_doubles(runs: Iterable[FlownRun], notes: list[str]) -> list[FlownRun]:
@@ -168,7 +194,9 @@ def _without_doubles(runs: Iterable[FlownRun], notes: list[str]) -> list[FlownRu
             continue
         better, worse = (run, other) if len(run.records) > len(other.records) else (other, run)
         kept[key] = better
-        notes.append(f"Left out: {worse.folder} repeats {better.folder}")
+        notes.append(
+            f"Left out: {worse.folder or worse.spec.name} repeats {better.folder or 'another run'}"
+        )
     return list(kept.values())
 
 

@@ -114,8 +114,9 @@ def summary(material: Material) -> Section:
             "Reproduced: every run reaches the figure as printed, or shows what is said. Better: "
             "every run is beyond it by more than 3 %. Not reproduced: at least one run is not. A "
             "run with a crash reproduces nothing. A comparison of two methods counts as reproduced "
-            "if the first has the shorter last lap in every seed. The paper's figures for speed, "
-            "laps, hardware and inspection come from real flights; everything here is simulated."
+            "if the last lap of the first is shorter by 2 % or more in every seed. The "
+            "paper's figures for speed, laps, hardware and inspection come from real flights; "
+            "everything here is simulated."
         )
     )
     if missing:

@@ -202,6 +202,7 @@ def plot_horizons(
             axis.set_xscale("log")
             axis.xaxis.set_major_locator(FixedLocator([0.02 * h for h in horizons]))
             axis.xaxis.set_minor_locator(NullLocator())
+            axis.set_xlim(0.02 * horizons[0] / 1.15, 0.02 * horizons[-1] * 1.15)
             axis.set_xticklabels([f"{0.02 * h:g}" for h in horizons])
             axis.set_xlabel("training horizon [s]")
             axis.set_ylabel(label)

@@ -3,9 +3,10 @@
 from __future__ import annotations
 
 import pytest
-from report_runs import write_run
+from report_runs import record, write_run
 
 from lafr_mjx.errors import InputError
+from lafr_mjx.experiments.ablation_table import AblationTable, RunResult
 from lafr_mjx.experiments.adaptation_batch import RunSpec, finished
 from lafr_mjx.experiments.flown_runs import collect
 from lafr_mjx.experiments.run_folder import RunFolder
@@ -112,3 +113,28 @@ def test_a_finished_run_of_something_else_is_not_taken_for_this_one(tmp_path):
         finished(SHORT._replace(engine="mjx"), tmp_path)
     with pytest.raises(InputError, match="was flown with iterations 2, not 3"):
         finished(SHORT._replace(iterations=3), tmp_path)
+
+
+def _ablation(folder, *sweeps):
+    config = {"ablation": {"ats": "verified", "engine": "freebody", "iterations": 2}}
+    with AblationTable.open(folder, config, {}) as table:
+        table.append([
+            RunResult(f"run{i}", "lotf", "figure8", "wind5", i, 0, sweep, "lafr-mjx adapt",
+                      [record(k, SHORT) for k in range(2)])
+            for i, sweep in enumerate(sweeps)
+        ])  # fmt: skip
+
+
+def test_an_ablation_is_read_like_its_runs(tmp_path):
+    write_run(tmp_path, SHORT)
+    _ablation(tmp_path / "ablation", {}, {"delay_ms": 40.0})
+    found = collect([tmp_path])
+    (plain,) = found.matching(method="lotf")
+    assert plain.spec == SHORT._replace(method="lotf", seed=0)
+    assert plain.rollout(0) is None
+    assert sorted(run.variant for run in found.runs) == ["", "", "delay_ms 40"]
+    assert len(collect([tmp_path / "ablation"]).runs) == 2
+    results = tmp_path / "ablation" / "results.jsonl"
+    results.write_text(results.read_text().replace('"peak_error_m"', '"error"'))
+    with pytest.raises(InputError, match="run0: 'peak_error_m' is missing"):
+        collect([tmp_path / "ablation"])

@@ -125,7 +125,8 @@ def _aligned(split: Split, show: Console) -> Split:
     if offset is None:
         return split
     if log.commanded:
-        show.note(f"{log.name}: the body rates follow their command {1e3 * offset:.0f} ms later")
+        late = "at once" if abs(offset) < 1e-3 else f"{1e3 * offset:.0f} ms later"
+        show.note(f"{log.name}: the body rates follow their command {late}")
     elif log.has_state and abs(offset) <= _LARGEST_SHIFT:
         log = _shifted_if_better(log, part, offset, show)
     elif log.has_state:

@@ -6,9 +6,9 @@ import math
 import time
 from dataclasses import dataclass
 from pathlib import Path
-from typing import TYPE_CHECKING, Literal
+from typing import TYPE_CHECKING, Annotated, Literal
 
-from tyro.conf import Positional
+from tyro.conf import Positional, arg
 
 from lafr_mjx.errors import InputError
 from lafr_mjx.output import check_writable, write_json
@@ -30,7 +30,7 @@ class Fit:
     lafr-mjx fit runs/figure8-wind5-ours-0 --online
     """
 
-    logs: Positional[tuple[Path, ...]]
+    logs: Positional[Annotated[tuple[Path, ...], arg(metavar="LOG [LOG ...]")]]
     """Logs: .npz, .csv or .parquet with --columns, ROS bags, run folders."""
     test: tuple[Path, ...] = ()
     """Logs to test on; without them, the rest of each log is tested."""
@@ -114,7 +114,7 @@ class Fit:
 
     def _check(self) -> None:
         if not self.logs:
-            raise InputError("LOG: give at least one log")
+            raise InputError("LOG: give at least one log, for example: lafr-mjx fit flight.npz")
         if not 0.05 <= self.train_share <= 0.95:
             raise InputError(f"--train-share {self.train_share}: must be from 0.05 to 0.95")
         if self.train_seconds is not None and not (
@@ -127,6 +127,9 @@ class Fit:
             raise InputError(f"--seed {self.seed}: must be from 0 to {2**31 - 1}")
         if self.full_thrust is not None and not 1.0 <= self.full_thrust <= 1000.0:
             raise InputError(f"--full-thrust {self.full_thrust}: must be from 1 to 1000 m/s²")
+        out = self.out
+        if out is not None and out.exists() and (not out.is_dir() or any(out.iterdir())):
+            raise InputError(f"--out {out}: exists and is not overwritten; give another name")
         if self.export_scenario is not None:
             path = self.export_scenario
             if path.exists():

@@ -133,9 +133,7 @@ def new_folder(out: Path | None, splits: list[Split]) -> Path:
     from pathlib import Path
 
     if out is not None:
-        if out.exists() and (not out.is_dir() or any(out.iterdir())):
-            raise InputError(f"--out {out}: exists and is not overwritten; give another name")
-        folder = out
+        folder = out  # that it is free was checked before the work
     else:
         name = f"fit-{splits[0].log.raw.path.stem}"
         folder = Path("runs") / name

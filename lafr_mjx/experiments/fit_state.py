@@ -43,11 +43,6 @@ def record_of(log: FlightLog) -> Recording:
     return steps.recording(log.position, log.velocity, log.rotation, log.command, log.usable)
 
 
-def attitude_score(log: FlightLog, part: tuple[int, int]) -> float | None:
-    """Cross-validated attitude error [°] inside a part of a log with measured rates."""
-    return selection.attitude_score([Part(record_of(log), *part)], NO_LAG)
-
-
 def switches_for(commanded: bool, features: str = "default") -> Switches:
     """The online learner's switches for its inputs; measured inputs act at once."""
     given = methods.settings_of("ours", features).switches

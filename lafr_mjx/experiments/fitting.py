@@ -125,31 +125,17 @@ def _aligned(split: Split, show: Console) -> Split:
     if offset is None:
         return split
     if log.commanded:
-        show.note(f"{log.name}: the body rates follow their command {1e3 * offset:.0f} ms later")
+        late = "at once" if abs(offset) < 1e-3 else f"{1e3 * offset:.0f} ms later"
+        show.note(f"{log.name}: the body rates follow their command {late}")
     elif log.has_state and abs(offset) <= _LARGEST_SHIFT:
-        log = _shifted_if_better(log, part, offset, show)
+        show.note(
+            f"{log.name}: the attitude turns {abs(1e3 * offset):.1f} ms "
+            f"{'after' if offset > 0.0 else 'before'} the measured rates; the rates are shifted"
+        )
+        log = uniform(log.raw, rates_shift=-offset)
     elif log.has_state:
         show.warn(f"{log.name}: rates and attitude seem {1e3 * offset:.0f} ms apart; not corrected")
     return Split(log, split.train, split.test, offset)
-
-
-def _shifted_if_better(
-    log: FlightLog, part: tuple[int, int], offset: float, show: Console
-) -> FlightLog:
-    """The log with its measured rates shifted, if that predicts better inside the part."""
-    from lafr_mjx.experiments.fit_state import attitude_score
-
-    shifted = uniform(log.raw, rates_shift=-offset)
-    with show.busy("comparing clocks ..."):
-        as_stamped, moved = (attitude_score(given, part) for given in (log, shifted))
-    better = as_stamped is None or moved is None or moved < as_stamped
-    figures = "" if moved is None else f" ({as_stamped:.3g}° as stamped, {moved:.3g}° shifted)"
-    show.note(
-        f"{log.name}: the attitude turns {abs(1e3 * offset):.1f} ms "
-        f"{'after' if offset > 0.0 else 'before'} the measured rates; the rates are "
-        f"{'shifted' if better else 'taken as stamped'}{figures}"
-    )
-    return shifted if better else log
 
 
 def _check_kinds(splits: list[Split]) -> None:

@@ -48,7 +48,7 @@ def accidents(bad: np.ndarray) -> bool:
 def _out_of_proportion(values: np.ndarray) -> np.ndarray:
     centred = np.abs(values - np.median(values, axis=0))
     usual = np.percentile(centred, 99.0, axis=0)
-    return (centred > _SIZE * usual + 10.0).any(axis=1)
+    return np.asarray((centred > _SIZE * usual + 10.0).any(axis=1))
 
 
 def _apart(where: str, time: np.ndarray, values: np.ndarray) -> np.ndarray:

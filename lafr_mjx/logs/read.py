@@ -34,6 +34,11 @@ def read_logs(
             return [_bag(path, topics)]
         from lafr_mjx.logs.flights import read_run_folder
 
+        if not (path / "config.toml").is_file():
+            raise InputError(
+                f"{path}: is neither the folder of a run (no config.toml) nor a ROS 2 bag (no "
+                f"metadata.yaml){_inside(path)}"
+            )
         return read_run_folder(path)
     if suffix == ".npz":
         from lafr_mjx.logs import flights, npz
@@ -43,7 +48,10 @@ def read_logs(
         return [npz.read_npz(path)]
     if suffix in _TABLES:
         if columns is None:
-            raise InputError(f"{path}: a table needs a column map; give one by --columns FILE")
+            raise InputError(
+                f"{path}: a table needs a column map, a TOML file that says what its columns are; "
+                "give one by --columns FILE (the documentation of fit has one to start from)"
+            )
         from lafr_mjx.logs.columns import read_columns
         from lafr_mjx.logs.table import read_table
 
@@ -52,6 +60,14 @@ def read_logs(
         return [_bag(path, topics)]
     known = ", ".join((".npz", *_TABLES, *_BAGS))
     raise InputError(f"{path}: is no log that is known here; known are {known} and run folders")
+
+
+def _inside(path: Path) -> str:
+    """A hint for who gave a folder of logs."""
+    names = sorted(p.name for p in path.iterdir() if p.suffix.lower() in (".npz", *_TABLES, *_BAGS))
+    if not names:
+        return ""
+    return f"; give the logs in it one by one: {', '.join(names[:5])}{', ...' * (len(names) > 5)}"
 
 
 def _bag(path: Path, topics: BagTopics | None) -> RawLog:

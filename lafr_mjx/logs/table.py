@@ -30,7 +30,7 @@ def read_table(path: Path, columns: ColumnMap) -> RawLog:
         if given is None:
             return None
         values = _take(path, columns, data, given)
-        there = ~np.isnan(values).all(axis=1)  # tables of mixed rates leave cells empty
+        there = np.asarray(~np.isnan(values).all(axis=1))  # tables of mixed rates leave cells empty
         if 0 < there.sum() < len(there):
             notes.append(
                 f"{', '.join(given.names)}: {int((~there).sum())} of {len(there)} rows hold no "

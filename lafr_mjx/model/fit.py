@@ -10,7 +10,7 @@ k), the step starts from the measured state, and its end is compared with the me
 from __future__ import annotations
 
 from functools import partial
-from typing import TYPE_CHECKING, Any, NamedTuple
+from typing import TYPE_CHECKING, Any, NamedTuple, cast
 
 import jax
 import jax.numpy as jnp
@@ -129,5 +129,6 @@ def fit(
         kept = (jax.tree.map(keep, new, parameters), jax.tree.map(keep, new_state, state))
         return kept, value
 
-    carry, values = jax.lax.scan(step, (parameters, optimiser.init(parameters)), chosen)
+    memory: Any = optimiser.init(cast("Any", parameters))
+    carry, values = jax.lax.scan(step, (parameters, memory), chosen)
     return carry[0], jnp.mean(values[-20:])

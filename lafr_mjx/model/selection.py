@@ -180,18 +180,6 @@ def choose(
     return Choice(best_rates, best, network, scores)
 
 
-def attitude_score(parts: list[Part], weights: np.ndarray) -> float | None:
-    """Cross-validated attitude error [°] at 0.5 s of a plain model; None if it cannot be told."""
-    given = body_fit.design(rows_of(parts), weights)
-    folds = folds_of(parts)
-    if len(folds) < 2:
-        return None
-    template = body.create(np.random.default_rng(0), weights)
-    mask = ACCELERATION["drag"] | RATES["cross rates"]
-    models = [[body_fit.solve(given, fold.used, mask, 1e-3)] for fold in folds]
-    return float(_scores(models, folds, template)[0, 2])
-
-
 def _network_score(
     rows: Transitions,
     folds: list[Fold],

@@ -9,6 +9,7 @@ import pytest
 from log_flights import fly, raw_log
 
 from lafr_mjx import mlp, so3
+from lafr_mjx.control.policy import create_policy
 from lafr_mjx.errors import InputError
 from lafr_mjx.experiments import fit_state
 from lafr_mjx.learner import adapt, methods
@@ -17,10 +18,12 @@ from lafr_mjx.logs.resample import uniform
 from lafr_mjx.model import body, open_loop, residual, steps
 from lafr_mjx.model.residual import COMMANDS, NO_LAG, Switches
 from lafr_mjx.model.state import ModelState
+from lafr_mjx.plant.vehicle import load_vehicle
 from lafr_mjx.types import COMMAND_HOVER, COMMAND_SCALE
 
 DRAG = (0.5, 0.3, 0.2)
 RNG = np.random.default_rng(104)
+POLICY = create_policy(RNG, load_vehicle("lafr192").limits)
 
 
 def record_of(made):
@@ -56,8 +59,8 @@ def test_the_default_is_the_plain_formula_and_has_no_other_parameters():
     assert made.in_body is None and len(jax.tree.leaves(made)) == 7
     wide = mlp.create(np.random.default_rng([100, 10]), (55, 64, 64, 6), last_scale=0.01)
     jax.tree.map(np.testing.assert_array_equal, made.layers, wide)
-    state = ModelState(*(RNG.normal(size=(7, 3)).astype(np.float32) for _ in range(2)),
-                       so3.exp(RNG.normal(size=(7, 3))).astype(np.float32))  # fmt: skip
+    position, velocity, turn = RNG.normal(size=(3, 7, 3)).astype(np.float32)
+    state = ModelState(position, velocity, np.asarray(so3.exp(turn)))
     commands = (COMMAND_HOVER + RNG.normal(size=(7, COMMANDS, 4))).astype(np.float32)
     effective = commands[:, 2]
     columns = np.swapaxes(state.rotation, -1, -2).reshape(7, 9)
@@ -77,10 +80,10 @@ def test_the_default_is_the_plain_formula_and_has_no_other_parameters():
 def test_the_default_is_what_is_asked_for_by_default():
     assert methods.settings_of("ours") == methods.settings_of("ours", "default")
     assert methods.settings_of("ours").switches == LearnerSettings().switches == Switches()
-    one, other = (adapt.start(body.create(RNG), 1.0, 100, *more) for more in ((), ("default",)))
+    one, other = (adapt.start(POLICY, 1.0, 100, *more) for more in ((), ("default",)))
     assert jax.tree.structure(one.ensemble) == jax.tree.structure(other.ensemble)
     jax.tree.map(np.testing.assert_array_equal, one.ensemble, other.ensemble)
-    paper = adapt.start(body.create(RNG), 1.0, 100, "paper")
+    paper = adapt.start(POLICY, 1.0, 100, "paper")
     # The paper's inputs share the default's program: only switches differ.
     assert jax.tree.structure(paper.ensemble) == jax.tree.structure(one.ensemble)
     given = methods.settings_of("ours", "paper").switches
@@ -93,7 +96,8 @@ def test_body_inputs_know_neither_place_nor_heading():
     made = residual.create(np.random.default_rng(105), in_body=True)
     assert made.in_body is not None
     linear = RNG.normal(size=made.in_body.linear.shape).astype(np.float32)
-    made = made._replace(in_body=made.in_body._replace(linear=linear))
+    part = made.in_body._replace(linear=linear)
+    made = made._replace(in_body=part)
     turn = np.asarray(so3.exp(np.array([0.0, 0.0, 2.0])), np.float32)
     state = ModelState(np.ones((1, 3), np.float32), RNG.normal(size=(1, 3)).astype(np.float32),
                        so3.exp(RNG.normal(size=(1, 3))).astype(np.float32))  # fmt: skip
@@ -113,7 +117,7 @@ def test_body_inputs_know_neither_place_nor_heading():
     np.testing.assert_allclose((turn @ force[..., None])[..., 0], force_turned, rtol=1e-3,
                                atol=1e-3)  # fmt: skip
     # A steady wind belongs to the world.
-    blown = made._replace(in_body=made.in_body._replace(wind=np.array([1.0, 0.0, 0.0])))
+    blown = made._replace(in_body=part._replace(wind=np.array([1.0, 0.0, 0.0])))
     more = residual.evaluate(
         blown, Switches(), jax.tree.map(jnp.asarray, turned), jnp.asarray(commands[:, 0]),
         jnp.asarray(commands),

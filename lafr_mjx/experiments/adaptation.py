@@ -75,6 +75,8 @@ class AdaptationJob:
     def from_config(config: dict[str, Any]) -> AdaptationJob:
         """The run that a folder's configuration describes."""
         given = config.get("run", {})
+        if "hil" in config:
+            raise InputError("config.toml: is of a flight on a drone, which cannot be resumed")
         missing = [key for key in _KEYS if key not in given]
         if missing:
             raise InputError(f"config.toml: 'run.{missing[0]}' is missing; the run cannot go on")

@@ -81,6 +81,8 @@ class AdaptationJob:
     @staticmethod
     def from_config(config: dict[str, Any]) -> AdaptationJob:
         """The run that a folder's configuration describes."""
+        if "hil" in config:
+            raise InputError("config.toml: is of a flight on a drone, which cannot be resumed")
         given = carried_files.located(config)
         missing = [key for key in _KEYS if key not in given]
         if missing:

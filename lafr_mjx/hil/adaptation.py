@@ -118,6 +118,8 @@ class Adaptation:
                 rollout = session.fly(leg._replace(number=self._legs))
                 break
             except BrokenOffError:
+                if self._learner.ended:
+                    self._outlast(self._learner.ended)
                 if not self._resumed():
                     raise
             finally:
@@ -159,7 +161,9 @@ class Adaptation:
         """No learner any more: lap on until the control process has enough of it, and lands."""
         session = self._session
         patience = session.profile.limits.learner_s
-        session.note(f"{why}; lapping with the last good policy for {patience:g} s at most")
+        session.note(
+            f"no learner any more: lapping with the last good policy for {patience:g} s at most"
+        )
         self._keep()
         end = time.monotonic() + patience + _DOWN_S
         while session.mode != "off" and time.monotonic() < end:

@@ -118,7 +118,15 @@ class LearnerProcess:
             for message in received:
                 self._take(message)
             if self._console.closed:
+                self._note_end()
                 return
+
+    def _note_end(self) -> None:
+        """It has gone by itself: say so at once, whatever is being flown."""
+        with contextlib.suppress(subprocess.TimeoutExpired):
+            self.process.wait(2.0)
+        if self.session is not None and not self._closing:
+            self.session.note(self.ended or "the learner's process says nothing any more")
 
     def _take(self, message: dict[str, Any]) -> None:
         session = self.session

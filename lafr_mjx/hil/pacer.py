@@ -16,7 +16,10 @@ if TYPE_CHECKING:
     import threading
     from collections.abc import Callable
 
-WINDOW_S = 0.0025
+WINDOW_S = 0.005
+"""How long a tick waits for a state that is late: an old state would be worse than a late tick."""
+
+_EARLY_S = 0.0025  # by which a state may come before its time
 _GAIN = 0.2
 _MOST_SHIFT_S = 0.0005
 
@@ -35,7 +38,7 @@ class Pacer:
 
     def wait(self, arrival: threading.Event) -> float:
         """Sleep until the next tick; the moment at which it begins."""
-        opens, closes = self.due - WINDOW_S, self.due + WINDOW_S
+        opens, closes = self.due - _EARLY_S, self.due + WINDOW_S
         self._sleep(opens)
         fresh = arrival.is_set()  # one that came outside of the window
         arrival.clear()

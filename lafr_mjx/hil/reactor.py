@@ -20,7 +20,7 @@ if TYPE_CHECKING:
 _TICK_S = 0.05
 _BUDGET = 20  # rounds in 10 ms; the traffic of a drone needs about 6
 _REST_S = 0.001
-_URGENT_S = 0.001  # the control loop has the interpreter for itself after what it waits for
+_URGENT_S = 0.002  # the control loop has the interpreter for itself after what it waits for
 
 
 class Channel:

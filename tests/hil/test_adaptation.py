@@ -99,7 +99,7 @@ def test_a_killed_learner_the_drone_laps_on_hovers_lands(tmp_path, capsys):
     }  # fmt: skip
     lapped = moments["hover"] - moments["death"]
     assert "fault LEARNER" in told
-    assert 1.0 < lapped < 6.0, "the last good policy keeps flying, for a bounded time"
+    assert 3.0 < lapped < 6.0, "the last good policy keeps flying, for a bounded time"
     assert moments["off"] - moments["hover"] < 20.0
     folder = RunFolder.open(tmp_path / "run")
     assert len(folder.iterations()) == len(folder.rollout_numbers()) >= 1
@@ -217,3 +217,12 @@ def test_learner_that_hangs_is_not_told_from_a_dead_one(tmp_path):
         learner.close()
     assert watcher.heard[-1] == "none"
     assert not any(t.name == "learner" and t.is_alive() for t in threading.enumerate())
+
+
+def test_a_flight_cannot_be_resumed():
+    from lafr_mjx.experiments.adaptation import AdaptationJob
+
+    config = Fly(scenario="wind5", seed=100)._config(load_profile("sim"))
+    assert config["run"]["engine"] == "hil" and config["hil"]["learns"]
+    with pytest.raises(InputError, match="cannot be resumed"):
+        AdaptationJob.from_config(config)

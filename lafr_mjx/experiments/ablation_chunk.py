@@ -140,7 +140,7 @@ def _step(batch: BatchedAdaptation) -> tuple[list[dict[str, Any]], list[Rollout]
 def use_all_cores(wanted: int | None) -> None:
     """Before JAX starts: on CPU each core becomes a device of its own, with one thread.
 
-    The work of one run hardly gains from a second thread; two runs on two cores do.
+    So runs, which never wait for each other, are what the cores share, not the parts of one.
     """
     import jax
 
@@ -159,8 +159,8 @@ def use_all_cores(wanted: int | None) -> None:
 def usual_size(runs: int, devices: int) -> int:
     """Runs per chunk: one for each core, or as many as an accelerator usually has room for.
 
-    On CPU a wider batch gains nothing: the runs' networks differ, so that their products are
-    computed one after the other all the same.
+    One run per core does the work of single runs and no more: a batch of one pays for no
+    batched products of small matrices.
     """
     import jax
 

@@ -64,11 +64,12 @@ def build(collected: Any, bounds: Sequence[dict[str, Any]]) -> Page:
     """The whole report as data."""
     from lafr_mjx.experiments import report_appendix as appendix
     from lafr_mjx.experiments import report_sections as parts
+    from lafr_mjx.experiments.report_material import Material
     from lafr_mjx.view.page import Page
 
     runs = collected.runs
     with tempfile.TemporaryDirectory(prefix="lafr-mjx-report-") as drawings:
-        material = parts.Material(collected, bounds, Path(drawings))
+        material = Material(collected, bounds, Path(drawings))
         sections, without = [parts.summary(material)], []
         try:
             for title, build_section in parts.SECTIONS.items():

@@ -7,7 +7,7 @@ from importlib import metadata
 from typing import TYPE_CHECKING, Any
 
 import lafr_mjx
-from lafr_mjx.experiments import paper_claims as claims
+from lafr_mjx.experiments import claim_figures as claims
 from lafr_mjx.experiments.toml_text import toml_text
 from lafr_mjx.view.page import Items, Listing, Paragraph, Section, Table
 

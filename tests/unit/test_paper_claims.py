@@ -7,7 +7,8 @@ from report_runs import collected
 
 from lafr_mjx.experiments import claims as acceptance
 from lafr_mjx.experiments.adaptation_batch import RunSpec
-from lafr_mjx.experiments.paper_claims import judge, paper_claims, spread
+from lafr_mjx.experiments.claim_figures import judge, spread
+from lafr_mjx.experiments.paper_claims import paper_claims
 from lafr_mjx.experiments.paper_plan import PaperPlan
 
 PLAN = PaperPlan((0, 1), "freebody").specs()
@@ -118,7 +119,7 @@ def test_bounds():
 
 def test_the_plan_names_each_run_once_and_shares_names_with_the_table_of_claims():
     specs = PaperPlan((0, 1, 2)).specs()
-    assert len({spec.name for spec in specs}) == len(specs) == 87
+    assert len({spec.name for spec in specs}) == len(specs) == 93
     claimed = {spec.name: spec for spec in acceptance.Plan((0, 1, 2), 16, "mjx").specs()}
     shared = [spec for spec in specs if spec.name in claimed]
     assert len(shared) >= 30

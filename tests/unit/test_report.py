@@ -35,7 +35,7 @@ def test_everything_that_was_planned(tmp_path, capsys):
                    "failures": []}  # fmt: skip
         (tmp_path / "bounds" / f"{task}.json").write_text(json.dumps(figures))
     Reproduce(out=tmp_path, seeds=(100,), engine="freebody").run()
-    assert "29 runs" in capsys.readouterr().out
+    assert "31 runs" in capsys.readouterr().out
     page = (tmp_path / "report.html").read_text()
     assert headings(page)[0] == "Summary against the paper"
     for title in SECTIONS:

@@ -96,7 +96,7 @@ CASES = {
     "link lost": Case("link-loss@+0:2", "STATE_STALE", LIMITS.state_age_s, nothing(STATE)),
     "pilot silent": Case(
         "telemetry-stop@+0:4", "STATE_STALE", LIMITS.state_age_s, nothing(STATE)),
-    "vehicle's clock jumps": Case("clock-jump@+0:60", "CLOCK", 0.0, (STATE, stamp_jump), "hover"),
+    "vehicle's clock jumps": Case("clock-jump@+0:4", "CLOCK", 0.0, (STATE, stamp_jump), "hover"),
     "battery low": Case("voltage@+0:8:13.0", "VOLTAGE", 0.0, (TELEMETRY, voltage)),
     "upside down": Case("tilt@+0:3:100", "INVERTED", LIMITS.inverted_s, (STATE, inverted)),
     "outside of the volume": Case("outside@+0:3", "OUTSIDE", 0.0, (STATE, outside)),

@@ -64,10 +64,12 @@ test: $(STAMPS)/dev
 test-hil: $(STAMPS)/dev
 	$(BIN)/python -m pytest -p no:xdist tests/hil
 
-# What of it needs neither real time nor a flight: wire, messages, profiles, the state machine.
+# What of it needs no real time: wire, messages, the state machine, flights on a simulated clock
+# with every fault, and a real ROS master.
 test-hil-quick: $(STAMPS)/dev
 	$(BIN)/python -m pytest -p no:xdist $(addprefix tests/hil/test_, messages.py profile.py \
-		safety.py faults.py clocks.py wire.py recording.py real_ros.py guard.py)
+		safety.py faults.py clocks.py wire.py recording.py real_ros.py control.py pilot.py flights.py \
+		fault_flights.py guard.py)
 
 # Every fault SIMULATED times at random moments on a simulated clock, and REALTIME times in real
 # time; 0 leaves a part out. ONLY names faults: make soak SIMULATED=5 REALTIME=0 ONLY=clock

@@ -13,7 +13,7 @@ from typing import NamedTuple
 
 _BUCKET_S = 5.0  # clocks drift by less than 1 ms in this time
 _RECENT = 20  # messages; if all of them are late, it is the clock
-_REMEMBERED_S = 1.0  # a jump is told for so long, for not every message is looked at
+_REMEMBERED_S = 0.5  # a jump is told for so long, for not every message is looked at
 _NOISE_S = 0.002  # least differences vary by so much
 
 

@@ -37,14 +37,15 @@ def step_back(niceness: int) -> None:
 
 
 def background() -> None:
-    """Put the calling thread behind the others of this process, but before all other processes.
+    """Put the calling thread just behind the others of this process.
 
-    Not lower: a thread that holds the interpreter's lock and is not run holds up the control
-    loop, whatever the loop's own priority is.
+    Not lower: a thread that holds the interpreter's lock and is not run, since another process
+    has a priority between the two, holds up the control loop, whatever the loop's own is.
     """
     with contextlib.suppress(OSError):
         if os.sched_getscheduler(0) == os.SCHED_FIFO:
-            os.sched_setscheduler(0, os.SCHED_FIFO, os.sched_param(1))
+            lower = max(1, os.sched_getparam(0).sched_priority - 1)
+            os.sched_setscheduler(0, os.SCHED_FIFO, os.sched_param(lower))
 
 
 def stolen_s() -> float:

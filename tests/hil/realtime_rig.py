@@ -22,7 +22,7 @@ TASK = load_task("figure8")
 FAST = 0.5  # time scale: 4.5 m/s
 
 
-def leg(number=0, seconds=600.0, time_scale=FAST, lap_on=False):
+def leg(number=0, seconds=100.0, time_scale=FAST, lap_on=False):
     return Leg(number, TASK.path, time_scale, TASK.ramp_s, seconds, None, np.zeros(4), 0, lap_on)
 
 

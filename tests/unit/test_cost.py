@@ -1,0 +1,56 @@
+"""What a policy is trained for."""
+
+from __future__ import annotations
+
+import jax
+import jax.numpy as jnp
+import numpy as np
+import pytest
+
+from lafr_mjx.learner.cost import BASE_WEIGHTS, CostWeights, step_cost
+from lafr_mjx.model.state import ModelState
+from lafr_mjx.types import COMMAND_HOVER, Reference
+
+WEIGHTS = CostWeights()
+AT_REST = ModelState(jnp.zeros(3), jnp.zeros(3), jnp.eye(3))
+
+
+def cost_of_turning(reference_rate, commanded_rate, weights=WEIGHTS):
+    """Cost on the reference, with a roll rate asked and one commanded."""
+    rates = jnp.array([reference_rate, 0.0, 0.0])
+    blank = {name: jnp.zeros(3) for name in Reference._fields}
+    reference = Reference(**(blank | {"rotation": jnp.eye(3), "rates": rates}))
+    command = jnp.asarray(COMMAND_HOVER).at[1].set(commanded_rate)
+    return float(step_cost(weights, AT_REST, reference, command, command))
+
+
+def test_nothing_is_paid_on_the_reference():
+    assert cost_of_turning(0.0, 0.0) == pytest.approx(0.0, abs=1e-6)
+    assert cost_of_turning(5.0, 5.0) == pytest.approx(0.0, abs=1e-6)
+
+
+def test_hard_turns_are_to_be_flown_hard():
+    # Half a rad/s short of a gentle turn is feedback; short of a hard one it is a corner cut.
+    assert cost_of_turning(4.0, 3.5) == pytest.approx(0.25 * WEIGHTS.rates, rel=1e-4)
+    assert cost_of_turning(5.5, 5.0) == pytest.approx(0.25 * WEIGHTS.rates, rel=1e-4)
+    hard = 0.25 * (WEIGHTS.rates + WEIGHTS.hard_turn)
+    assert cost_of_turning(6.0, 5.5) == pytest.approx(hard, rel=1e-4)
+    assert cost_of_turning(-9.0, -8.5) == pytest.approx(hard, rel=1e-4)
+    # Beyond the limit, more is always better, up to the limit itself.
+    assert cost_of_turning(9.0, 6.0) < cost_of_turning(9.0, 5.0)
+
+
+def test_the_base_policy_stays_timid():
+    assert cost_of_turning(9.0, 6.0, BASE_WEIGHTS) == pytest.approx(9.0 * BASE_WEIGHTS.rates)
+
+
+def test_far_errors_count_linearly():
+    def cost(distance):
+        blank = {name: jnp.zeros(3) for name in Reference._fields}
+        reference = Reference(**(blank | {"rotation": jnp.eye(3)}))
+        state = AT_REST._replace(position=jnp.array([distance, 0.0, 0.0]))
+        return step_cost(WEIGHTS, state, reference, COMMAND_HOVER, COMMAND_HOVER)
+
+    slopes = [float(jax.grad(cost)(x)) for x in (0.01, 50.0, 100.0)]
+    assert slopes[0] == pytest.approx(2.0 * WEIGHTS.position * 0.01, rel=1e-2)
+    np.testing.assert_allclose(slopes[1:], WEIGHTS.position, rtol=1e-2)

@@ -49,7 +49,8 @@ def test_far_errors_count_linearly():
         blank = {name: jnp.zeros(3) for name in Reference._fields}
         reference = Reference(**(blank | {"rotation": jnp.eye(3)}))
         state = AT_REST._replace(position=jnp.array([distance, 0.0, 0.0]))
-        return step_cost(WEIGHTS, state, reference, COMMAND_HOVER, COMMAND_HOVER)
+        hover = jnp.asarray(COMMAND_HOVER)
+        return step_cost(WEIGHTS, state, reference, hover, hover)
 
     slopes = [float(jax.grad(cost)(x)) for x in (0.01, 50.0, 100.0)]
     assert slopes[0] == pytest.approx(2.0 * WEIGHTS.position * 0.01, rel=1e-2)

@@ -79,12 +79,8 @@ def _attitude(force: Array, reference: Array) -> Array:
     x_ref = reference[:, 0]
     # The horizontal axis to the left of the heading; the reference's x axis is normal to it.
     left = so3.normalise(xp.stack([-x_ref[1], x_ref[0], xp.zeros_like(x_ref[0])]))
-    x_b = so3.normalise(_cross(left, z_b))
-    return xp.stack([x_b, _cross(z_b, x_b), z_b], axis=-1)
-
-
-def _cross(a: Array, b: Array) -> Array:
-    return so3.hat(a) @ b
+    x_b = so3.normalise(so3.cross(left, z_b))
+    return xp.stack([x_b, so3.cross(z_b, x_b), z_b], axis=-1)
 
 
 def geometric_controller(limits: CommandLimits, **gains: Any) -> GeometricController:

@@ -82,7 +82,7 @@ class Control:
         self.pacer = Pacer()
         late = 0
         while not (self._quit and self.logic.over):
-            now = self.pacer.wait(self.link.arrival)
+            now = self.pacer.wait(self.link.arrival, self._prepare)
             try:
                 late = self._tick(now, late)
             except Exception:  # whatever is wrong, the vehicle must not be left to it
@@ -113,7 +113,6 @@ class Control:
         late = self.pacer.finish()
         # From here on nobody waits for us.
         self._record(now, heard, decision, sent)
-        self.logic.prepare()
         self._listen()
         self._leg()
         if late:
@@ -125,6 +124,12 @@ class Control:
         if self.pacer.ticks % _STATUS_TICKS == 0 or self.logic.events:
             self._report(now, heard, decision)
         return late
+
+    def _prepare(self) -> None:
+        try:
+            self.logic.prepare()
+        except Exception:
+            self._on_error()
 
     def _explain(self, late: int) -> None:
         """Who was it: a machine that takes the processor away cannot be told to wait."""

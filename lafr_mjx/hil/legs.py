@@ -146,7 +146,10 @@ def check_leg(leg: Leg, profile: Profile, margin_m: float = 0.0, speed_share: fl
     with np.errstate(all="ignore"):
         reference = reference_state(leg.path, phases, np.full(400, 1.0 / leg.time_scale))
     positions, velocities = np.asarray(reference.position), np.asarray(reference.velocity)
-    excess = [profile.fence.excess(p, v) for p, v in zip(positions, velocities, strict=True)]
+    excess = [
+        profile.fence.excess(p, v)
+        for p, v in zip(positions.tolist(), velocities.tolist(), strict=True)
+    ]
     worst = int(np.argmax(excess))
     if not excess[worst] <= -margin_m:
         return (

@@ -116,7 +116,7 @@ def _limits(session: Session, status: dict[str, Any]) -> Table:
     if position is not None and velocity is not None:
         row("height, at least", position[2], limits.altitude_min_m, "m", least=True)
         row("height, at most", position[2], limits.altitude_max_m, "m")
-        room = -fence.excess(np.array(position), np.array(velocity))
+        room = -fence.excess(position, velocity)
         style = "red" if room < 0.0 else "yellow" if room < 0.5 else "green"
         table.add_row(
             "to the fence, if it stopped now", Text(f"{room:.2f}", style), "0 m", f"{room:.2f}"

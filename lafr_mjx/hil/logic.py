@@ -171,7 +171,7 @@ class Logic:
             height = float(heard.mocap_position[2]) - self._ground
         speed = math.nan
         if heard.state is not None and now - heard.state_receipt <= limits.state_age_s:
-            speed = float(np.linalg.norm(heard.state.velocity))
+            speed = math.hypot(*heard.state.velocity)
         silent = now - heard.telemetry_receipt > limits.link_s
         return Inputs(
             now=now,

@@ -19,6 +19,10 @@ if TYPE_CHECKING:
 WINDOW_S = 0.005
 """How long a tick waits for a state that is late: an old state would be worse than a late tick."""
 
+AHEAD_S = 0.003
+"""What is prepared for a tick is begun so long before a state may come: late, so that the
+processor's caches still hold what the tick needs, and early enough to be done in time."""
+
 _EARLY_S = 0.0025  # by which a state may come before its time
 _GAIN = 0.2
 _MOST_SHIFT_S = 0.0005
@@ -36,9 +40,11 @@ class Pacer:
         self.last_late = 0  # periods, of the last tick
         self._shift = 0.0
 
-    def wait(self, arrival: threading.Event) -> float:
-        """Sleep until the next tick; the moment at which it begins."""
+    def wait(self, arrival: threading.Event, prepare: Callable[[], None] = lambda: None) -> float:
+        """Sleep until the next tick, prepare it just before; the moment at which it begins."""
         opens, closes = self.due - _EARLY_S, self.due + WINDOW_S
+        self._sleep(opens - AHEAD_S)
+        prepare()
         self._sleep(opens)
         fresh = arrival.is_set()  # one that came outside of the window
         arrival.clear()

@@ -5,8 +5,10 @@ No threshold has a default: what may happen to a vehicle stands in its file. Nee
 
 from __future__ import annotations
 
+import math
 import re
 from dataclasses import dataclass
+from functools import cached_property
 from typing import TYPE_CHECKING
 
 import numpy as np
@@ -17,6 +19,7 @@ from lafr_mjx.toml_table import Table, read_toml
 from lafr_mjx.types import COMMAND_HOVER, CONTROL_DT, CommandLimits
 
 if TYPE_CHECKING:
+    from collections.abc import Sequence
     from pathlib import Path
 
     from lafr_mjx.plant.vehicle import Vehicle
@@ -54,14 +57,26 @@ class Fence:
     stop_mps2: float
     react_s: float
 
-    def excess(self, position: np.ndarray, velocity: np.ndarray) -> float:
+    @cached_property
+    def _sides(self) -> list[tuple[float, float]]:
+        """Plain numbers: the control loop looks at them at every tick."""
+        return list(zip(self.low.tolist(), self.high.tolist(), strict=True))
+
+    def excess(self, position: Sequence[float], velocity: Sequence[float]) -> float:
         """By how much the vehicle would leave the fence if it braked now [m]; negative inside."""
-        speed = np.abs(velocity)
-        reach = speed * self.react_s + speed**2 / (2.0 * self.stop_mps2)
-        ahead = position + np.sign(velocity) * reach
-        low = np.maximum(self.low - ahead, self.low - position)
-        high = np.maximum(ahead - self.high, position - self.high)
-        return float(np.maximum(low, high).max())
+        worst = -math.inf
+        for (low, high), x, v in zip(self._sides, position, velocity, strict=True):
+            speed = abs(v)
+            reach = speed * self.react_s + speed * speed / (2.0 * self.stop_mps2)
+            ahead = x + math.copysign(reach, v)
+            if math.isnan(ahead):
+                return math.nan
+            worst = max(worst, low - ahead, low - x, ahead - high, x - high)
+        return worst
+
+    def holds(self, position: Sequence[float]) -> bool:
+        """Whether a position is inside; a NaN is not."""
+        return all(low <= x <= high for (low, high), x in zip(self._sides, position, strict=True))
 
 
 @dataclass(frozen=True)
@@ -90,6 +105,11 @@ class Limits:
     learner_s: float
     voltage_preflight_v: float
     voltage_land_v: float
+
+    @cached_property
+    def upright(self) -> float:
+        """Least vertical part of the body's z axis: the cosine of the tilt."""
+        return math.cos(math.radians(self.tilt_deg))
 
 
 @dataclass(frozen=True)

@@ -40,6 +40,9 @@ if TYPE_CHECKING:
 
 _BEAT_S = 0.2
 _TO_THE_START_S = 45.0  # the longest that the way to a leg's start may take
+_ONE_THREAD = {"OPENBLAS_NUM_THREADS": "1", "OMP_NUM_THREADS": "1", "MKL_NUM_THREADS": "1"}
+"""Else matrix products wait for helper threads, which have no raised priority."""
+
 _LANDING_S = 40.0  # the longest way down: hover, guard, a landing without a known height
 
 
@@ -296,6 +299,7 @@ class Session:
             stdin=subprocess.PIPE if name == "stop" else subprocess.DEVNULL,
             stdout=log,
             stderr=log,
+            env=os.environ | _ONE_THREAD,
             start_new_session=True,
             pass_fds=() if descriptor is None else (descriptor,),
         )

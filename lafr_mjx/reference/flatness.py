@@ -12,6 +12,7 @@ from typing import TYPE_CHECKING
 from lafr_mjx.arrays import namespace
 from lafr_mjx.reference import clock as clocks
 from lafr_mjx.reference.path import Path, derivatives
+from lafr_mjx.so3 import cross
 from lafr_mjx.types import GRAVITY, Reference
 
 if TYPE_CHECKING:
@@ -71,10 +72,10 @@ def flat_state(
     x_c, y_c = _heading_axes(yaw)
     thrust = _norm(lift)
     z_b = lift / thrust[..., None]
-    side = _cross(y_c, z_b)
+    side = cross(y_c, z_b)
     side_length = _norm(side)
     x_b = side / side_length[..., None]
-    y_b = _cross(z_b, x_b)
+    y_b = cross(z_b, x_b)
     roll_rate = -_dot(y_b, jerk) / thrust
     pitch_rate = _dot(x_b, jerk) / thrust
     # x_B stays perpendicular to y_C: the derivative of their product is zero.
@@ -159,11 +160,11 @@ def _attitude_tangent(
 
     d_thrust = _dot(z_b, d_acceleration)
     d_z_b = (d_acceleration - d_thrust[..., None] * z_b) / thrust[..., None]
-    side_length = _norm(_cross(y_c, z_b))
-    d_side = _cross(d_y_c, z_b) + _cross(y_c, d_z_b)
+    side_length = _norm(cross(y_c, z_b))
+    d_side = cross(d_y_c, z_b) + cross(y_c, d_z_b)
     d_side_length = _dot(x_b, d_side)
     d_x_b = (d_side - d_side_length[..., None] * x_b) / side_length[..., None]
-    d_y_b = _cross(d_z_b, x_b) + _cross(z_b, d_x_b)
+    d_y_b = cross(d_z_b, x_b) + cross(z_b, d_x_b)
     d_roll_rate = -(_dot(d_y_b, jerk) + _dot(y_b, d_jerk) + roll_rate * d_thrust) / thrust
     d_pitch_rate = (_dot(d_x_b, jerk) + _dot(x_b, d_jerk) - pitch_rate * d_thrust) / thrust
     d_turn = (
@@ -179,7 +180,7 @@ def _attitude_tangent(
 
 def yaw_axis_sine(reference: Reference, yaw: Array) -> Array:
     """Sine of the angle between the thrust axis and the yaw singularity, [...]."""
-    return _norm(_cross(_heading_axes(yaw)[1], reference.rotation[..., 2]))
+    return _norm(cross(_heading_axes(yaw)[1], reference.rotation[..., 2]))
 
 
 def _lift(acceleration: Array) -> Array:
@@ -193,14 +194,6 @@ def _heading_axes(yaw: Array) -> tuple[Array, Array]:
     xp = namespace(yaw)
     cosine, sine, zero = xp.cos(yaw), xp.sin(yaw), xp.zeros_like(yaw)
     return xp.stack([cosine, sine, zero], axis=-1), xp.stack([-sine, cosine, zero], axis=-1)
-
-
-# The library's cross product is slow on single vectors, which the control loop uses.
-def _cross(a: Array, b: Array) -> Array:
-    xp = namespace(a, b)
-    a0, a1, a2 = (a[..., i] for i in range(3))
-    b0, b1, b2 = (b[..., i] for i in range(3))
-    return xp.stack([a1 * b2 - a2 * b1, a2 * b0 - a0 * b2, a0 * b1 - a1 * b0], axis=-1)
 
 
 def _dot(a: Array, b: Array) -> Array:

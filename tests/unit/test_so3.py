@@ -50,6 +50,17 @@ def test_log_inverts_exp_everywhere():
     np.testing.assert_allclose(so3.log(so3.exp(vectors)), vectors, atol=1e-8)
 
 
+def test_a_single_matrix_has_the_logarithm_of_a_batch():
+    """One matrix of NumPy's goes by plain numbers."""
+    vectors = np.vstack([rotation_vectors(), np.pi * directions(100)])
+    rotations = so3.exp(vectors)
+    single = np.array([so3.log(rotation) for rotation in rotations])
+    # At half a turn the axis may point either way: compare the rotations there.
+    np.testing.assert_allclose(so3.exp(single), rotations, atol=1e-7)
+    clear = np.linalg.norm(vectors, axis=-1) < np.pi - 1e-4
+    np.testing.assert_allclose(single[clear], so3.log(rotations)[clear], atol=1e-8)
+
+
 def test_half_turns_keep_their_angle():
     rotation = so3.exp(np.pi * directions(200))
     vector = so3.log(rotation)

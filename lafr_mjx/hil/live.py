@@ -10,7 +10,6 @@ import sys
 import threading
 from typing import TYPE_CHECKING, Any
 
-import numpy as np
 from rich.console import Console, Group
 from rich.live import Live
 from rich.table import Table

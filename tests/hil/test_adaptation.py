@@ -88,18 +88,20 @@ def test_a_short_adaptation_and_what_it_leaves(tmp_path, capsys):
 
 def test_a_killed_learner_the_drone_laps_on_hovers_lands(tmp_path, capsys):
     with pytest.raises(RunError, match=r"learner's process has ended with status -9.*off"):
-        adapt(tmp_path, 5, ["learner-kill@16"], learner_s=4.0)
+        adapt(tmp_path, 5, ["learner-kill@16"], learner_s=6.0)
     told = events(tmp_path)
     moments = {
         name: float(re.search(rf"([0-9.]+) s  {what}", told)[1])
         for name, what in {
-            "death": "the learner's process has ended", "hover": "policy → hover",
+            "death": "the learner's process has ended",
+            "hover": r"policy → hover \(the learner is silent",
             "off": "land → off",
         }.items()
-    }  # fmt: skip
+    }
     lapped = moments["hover"] - moments["death"]
     assert "fault LEARNER" in told
-    assert 3.0 < lapped < 6.0, "the last good policy keeps flying, for a bounded time"
+    # Its last sign of life was up to a stage of its work before its death.
+    assert 1.0 < lapped < 7.0, "the last good policy keeps flying, for a bounded time"
     assert moments["off"] - moments["hover"] < 20.0
     folder = RunFolder.open(tmp_path / "run")
     assert len(folder.iterations()) == len(folder.rollout_numbers()) >= 1

@@ -4,8 +4,10 @@ from __future__ import annotations
 
 import contextlib
 import gc
+import math
 import os
 import sys
+from pathlib import Path
 
 
 def prefer(priority: int = 10) -> str:
@@ -53,6 +55,14 @@ def stolen_s() -> float:
     with contextlib.suppress(OSError, ValueError, IndexError), open("/proc/stat", "rb") as file:
         return int(file.readline().split()[8]) / os.sysconf("SC_CLK_TCK")
     return 0.0
+
+
+def memory_mb(process: int) -> float:
+    """Memory that a process holds now [MB]; NaN if unknown."""
+    with contextlib.suppress(OSError, ValueError, IndexError):
+        pages = int(Path(f"/proc/{process}/statm").read_text(encoding="ascii").split()[1])
+        return pages * os.sysconf("SC_PAGE_SIZE") / 1e6
+    return math.nan
 
 
 def freeze_garbage() -> None:

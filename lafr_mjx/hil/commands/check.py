@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import contextlib
 import json as json_module
+import math
 import os
 import subprocess
 import sys
@@ -19,6 +20,10 @@ from lafr_mjx.output import check_writable, write_json
 if TYPE_CHECKING:
     import numpy as np
 
+_SOAK_S = 600.0  # from here on gaps and memory are judged, too
+_GAP_P999_MS, _GAP_MOST_MS = 40.0, 50.0
+_GROWTH = 0.01
+_SETTLED_S = 60.0  # in a soak memory is first read after so long
 _EDGES_MS = (0.0, 0.5, 1.0, 1.5, 2.0, 3.0, 5.0, 10.0, 20.0, float("inf"))
 
 
@@ -30,9 +35,12 @@ class Check:
 
     python -m lafr_mjx.hil check --seconds 20 --no-load --json latency.json
 
+    python -m lafr_mjx.hil check --seconds 1800
+
     Latency is from the receipt of a state to the moment its command is with the kernel. A bare
     50 Hz loop runs beside it as the yardstick. With --load a learner works at full load, niced.
     What the machine under this one took away (steal time) is said, too: no program can help that.
+    From ten minutes on the gaps between commands and the growth of memory are judged as well.
     """
 
     seconds: float = 60.0
@@ -66,6 +74,12 @@ class Check:
             f"{bare['wake_p50_ms']:.2f} ms, p99 {bare['wake_p99_ms']:.2f} ms, most "
             f"{bare['wake_max_ms']:.2f} ms"
         )
+        print(
+            f"{figures['rate_hz']:.2f} commands a second; between two p99.9 "
+            f"{figures['gap_p999_ms']:.1f} ms, most {figures['gap_max_ms']:.1f} ms; memory of the "
+            f"control process {figures['memory_start_mb']:.1f} to {figures['memory_end_mb']:.1f} "
+            f"MB; broken off {figures['broken_off']} times"
+        )
         if figures["stolen_s"] > 0.0:
             print(
                 f"the machine under this one took {figures['stolen_s']:.2f} s of all cores' time "
@@ -77,6 +91,8 @@ class Check:
             raise RunError("this machine is not punctual enough to fly from")
         if figures["latency_p99_ms"] > 3.0:
             raise RunError("the latency is above 3 ms in more than 1 % of all ticks")
+        if self.seconds >= _SOAK_S:
+            _judge_soak(figures)
 
     def _measure(self, folder: Path) -> tuple[dict[str, Any], np.ndarray]:
         import numpy as np
@@ -85,7 +101,7 @@ class Check:
         from lafr_mjx.hil.legs import Leg
         from lafr_mjx.hil.operator import land, resume, take_off
         from lafr_mjx.hil.profile import load_profile
-        from lafr_mjx.hil.realtime import prefer_operator, stolen_s
+        from lafr_mjx.hil.realtime import memory_mb, prefer_operator, stolen_s
         from lafr_mjx.hil.session import BrokenOffError, Session
         from lafr_mjx.tasks import load_task
 
@@ -104,6 +120,9 @@ class Check:
                 time.sleep(5.0 if self.load else 0.0)  # until it is at work
                 print(f"Measuring for {self.seconds:g} s ...", flush=True)
                 before = (session.status["missed"], session.status["ticks"])
+                control = session.process("control").pid
+                settled = min(_SETTLED_S, 0.25 * self.seconds)
+                memory = math.nan
                 bare = subprocess.Popen(
                     [sys.executable, "-m", "lafr_mjx.hil.bare_loop", str(self.seconds)],
                     stdout=subprocess.PIPE,
@@ -116,12 +135,15 @@ class Check:
                     flights += 1
                     try:
                         session.fly(leg)
+                        if math.isnan(memory) and time.monotonic() - start >= settled:
+                            memory = memory_mb(control)
                     except BrokenOffError:  # late ticks; go on, it is them that are counted
                         broken += 1
                         if not resume(session):
                             raise
                 after = (session.status["missed"], session.status["ticks"])
-                taken = stolen_s() - taken
+                elapsed, taken = time.monotonic() - start, stolen_s() - taken
+                memory_end = memory_mb(control)
                 output, _ = bare.communicate(timeout=30.0)
             land(session)
         timing = session.ended or {}
@@ -136,6 +158,9 @@ class Check:
             "latency_p50_ms": float(np.percentile(latency, 50)),
             "latency_p99_ms": float(np.percentile(latency, 99)),
             "latency_max_ms": float(latency.max()),
+            "rate_hz": (after[1] - before[1]) / elapsed,
+            "memory_start_mb": memory,
+            "memory_end_mb": memory_end,
             "gap_p999_ms": float(np.percentile(gaps, 99.9)),
             "gap_max_ms": float(gaps.max()),
             "broken_off": broken,
@@ -144,6 +169,18 @@ class Check:
             "cores": os.cpu_count(),
             "bare_loop": json_module.loads(output),
         }, latency
+
+
+def _judge_soak(figures: dict[str, Any]) -> None:
+    if not abs(figures["rate_hz"] - 50.0) <= 1.0:
+        raise RunError(f"{figures['rate_hz']:.2f} commands a second; it must be 50 ± 1")
+    if figures["gap_p999_ms"] > _GAP_P999_MS or figures["gap_max_ms"] >= _GAP_MOST_MS:
+        raise RunError(
+            f"gaps between commands: one in a thousand above {_GAP_P999_MS:g} ms, or one of "
+            f"{_GAP_MOST_MS:g} ms"
+        )
+    if not figures["memory_end_mb"] <= (1.0 + _GROWTH) * figures["memory_start_mb"]:
+        raise RunError("the control process takes more and more memory")
 
 
 @contextlib.contextmanager

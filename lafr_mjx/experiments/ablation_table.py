@@ -19,6 +19,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any, NamedTuple
 
 import lafr_mjx
+from lafr_mjx.closing import Closing
 from lafr_mjx.errors import InputError
 from lafr_mjx.experiments import rollout_file
 from lafr_mjx.experiments import run_files as files
@@ -26,7 +27,6 @@ from lafr_mjx.experiments.toml_text import toml_text
 
 if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence
-    from types import TracebackType
 
     from lafr_mjx.types import Rollout
 
@@ -77,7 +77,7 @@ def read_config(folder: Path) -> dict[str, Any]:
     return config
 
 
-class AblationTable:
+class AblationTable(Closing):
     """An ablation on disk, open for writing; its only writer."""
 
     def __init__(self, folder: Path, lock: int) -> None:
@@ -156,17 +156,6 @@ class AblationTable:
         """Let other processes write."""
         files.unlock(self._lock)
         self._lock = None
-
-    def __enter__(self) -> AblationTable:
-        return self
-
-    def __exit__(
-        self,
-        kind: type[BaseException] | None,
-        error: BaseException | None,
-        trace: TracebackType | None,
-    ) -> None:
-        self.close()
 
 
 def _read(path: Path) -> tuple[list[RunResult], int]:

@@ -20,11 +20,11 @@ import os
 import re
 import tomllib
 from pathlib import Path
-from types import TracebackType
 from typing import TYPE_CHECKING, Any
 
 import lafr_mjx
 from lafr_mjx import output, toml_table
+from lafr_mjx.closing import Closing
 from lafr_mjx.errors import InputError, RunError
 from lafr_mjx.experiments import checkpoints, rollout_file
 from lafr_mjx.experiments import run_files as files
@@ -44,7 +44,7 @@ _LAST_LINE = "# End of the configuration."
 """A file that was cut between two lines would still be good TOML."""
 
 
-class RunFolder:
+class RunFolder(Closing):
     """A run on disk; made by `create` or `open`. Close it, or use it as a context manager."""
 
     def __init__(
@@ -116,17 +116,6 @@ class RunFolder:
         """Let other processes write."""
         files.unlock(self._lock)
         self._lock = None
-
-    def __enter__(self) -> RunFolder:
-        return self
-
-    def __exit__(
-        self,
-        kind: type[BaseException] | None,
-        error: BaseException | None,
-        trace: TracebackType | None,
-    ) -> None:
-        self.close()
 
     def append_iteration(self, record: Mapping[str, Any]) -> None:
         """Add the figures of an iteration; when this returns, they are on the disk.

@@ -11,17 +11,17 @@ import sys
 import threading
 from typing import TYPE_CHECKING, Any
 
+from lafr_mjx.closing import Closing
 from lafr_mjx.hil.console import Console
 
 if TYPE_CHECKING:
     from pathlib import Path
-    from types import TracebackType
 
     from lafr_mjx.hil.learner_setup import LearnerSetup
     from lafr_mjx.hil.session import Session
 
 
-class LearnerProcess:
+class LearnerProcess(Closing):
     """Passes the learner's signs of life on to the session. Use it as a context manager.
 
     It is started before the drone: what it must train and compile takes longest. A session that
@@ -98,17 +98,6 @@ class LearnerProcess:
                     self.process.send_signal(number)
                 with contextlib.suppress(subprocess.TimeoutExpired):
                     self.process.wait(patience)
-
-    def __enter__(self) -> LearnerProcess:
-        return self
-
-    def __exit__(
-        self,
-        kind: type[BaseException] | None,
-        error: BaseException | None,
-        trace: TracebackType | None,
-    ) -> None:
-        self.close()
 
     def _listen(self) -> None:
         while not self._closing:

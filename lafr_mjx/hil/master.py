@@ -11,20 +11,18 @@ import queue
 import socketserver
 import threading
 from http import HTTPStatus
-from typing import TYPE_CHECKING, Any
+from typing import Any
 from xmlrpc.server import SimpleXMLRPCRequestHandler, SimpleXMLRPCServer
 
+from lafr_mjx.closing import Closing
 from lafr_mjx.errors import InputError
 from lafr_mjx.hil import rpc
-
-if TYPE_CHECKING:
-    from types import TracebackType
 
 _MAX_ENTRIES = 2_000  # topics, nodes, parameters
 _MAX_THREADS = 32
 
 
-class Master:
+class Master(Closing):
     """Registers nodes; runs in threads of its own. Use it as a context manager."""
 
     def __init__(self, host: str = "127.0.0.1", port: int = 0) -> None:
@@ -55,17 +53,6 @@ class Master:
         self._server.shutdown()
         self._server.server_close()
         self._news.put(None)
-
-    def __enter__(self) -> Master:
-        return self
-
-    def __exit__(
-        self,
-        kind: type[BaseException] | None,
-        error: BaseException | None,
-        trace: TracebackType | None,
-    ) -> None:
-        self.close()
 
     def register(self, role: str, caller: str, topic: str, kind: str, uri: str) -> list[str]:
         """Add a publisher or subscriber; the addresses of the other side."""

@@ -17,6 +17,7 @@ import time
 from typing import TYPE_CHECKING, Any
 from urllib.parse import urlsplit
 
+from lafr_mjx.closing import Closing
 from lafr_mjx.errors import InputError
 from lafr_mjx.hil import rpc
 from lafr_mjx.hil.messages import message_type
@@ -26,7 +27,6 @@ from lafr_mjx.hil.subscriber import PublisherLink, Subscriber
 
 if TYPE_CHECKING:
     from collections.abc import Callable
-    from types import TracebackType
 
 LOOPBACK = "127.0.0.1"
 DEFAULT_MASTER = "http://127.0.0.1:11311"
@@ -37,7 +37,7 @@ _MAX_CONNECTIONS = 64
 _NAME = re.compile(r"/[A-Za-z][A-Za-z0-9_]*(/[A-Za-z][A-Za-z0-9_]*)*")
 
 
-class Node:
+class Node(Closing):
     """Our presence on the wire. Use it as a context manager, or call `close`."""
 
     unseen = ""  # what this transport cannot see of the others
@@ -128,17 +128,6 @@ class Node:
         for sock in (self._rpc_socket, self._data_socket):
             with contextlib.suppress(OSError):
                 sock.close()
-
-    def __enter__(self) -> Node:
-        return self
-
-    def __exit__(
-        self,
-        kind: type[BaseException] | None,
-        error: BaseException | None,
-        trace: TracebackType | None,
-    ) -> None:
-        self.close()
 
     @property
     def wire_faults(self) -> int:

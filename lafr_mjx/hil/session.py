@@ -19,6 +19,7 @@ import threading
 import time
 from typing import TYPE_CHECKING, Any
 
+from lafr_mjx.closing import Closing
 from lafr_mjx.errors import RunError
 from lafr_mjx.hil.bags import TICK, TICK_TOPIC, flights, read_records, write_bag
 from lafr_mjx.hil.console import Console
@@ -31,7 +32,6 @@ from lafr_mjx.hil.transport import check_address, is_bridge
 
 if TYPE_CHECKING:
     from pathlib import Path
-    from types import TracebackType
 
     from lafr_mjx.hil.legs import Leg
     from lafr_mjx.hil.profile import Profile
@@ -50,7 +50,7 @@ class BrokenOffError(RunError):
     """A leg ended early, for the policy lost the vehicle."""
 
 
-class Session:
+class Session(Closing):
     """Starts and watches the processes. Use it as a context manager."""
 
     def __init__(
@@ -277,17 +277,6 @@ class Session:
         spool, bag = self.folder / "flight.spool", self.folder / "flight.bag"
         if spool.exists() and not bag.exists():
             write_bag(bag, read_records(spool))
-
-    def __enter__(self) -> Session:
-        return self
-
-    def __exit__(
-        self,
-        kind: type[BaseException] | None,
-        error: BaseException | None,
-        trace: TracebackType | None,
-    ) -> None:
-        self.close()
 
     # ------------------------------------------------------------- inside
 

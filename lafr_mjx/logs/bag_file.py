@@ -4,12 +4,12 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Any, NamedTuple
 
+from lafr_mjx.closing import Closing
 from lafr_mjx.errors import InputError
 
 if TYPE_CHECKING:
     from collections.abc import Collection, Iterator
     from pathlib import Path
-    from types import TracebackType
 
     from rosbags.interfaces import Connection
 
@@ -24,7 +24,7 @@ class BagMessage(NamedTuple):
     data: bytes
 
 
-class BagFile:
+class BagFile(Closing):
     """A ROS 1 or ROS 2 bag, open for reading. Use it as a context manager.
 
     Whatever is wrong with a bag is an `InputError` that names it, also while it is read.
@@ -77,15 +77,8 @@ class BagFile:
         except Exception as error:
             raise self._unreadable(error) from error
 
-    def __enter__(self) -> BagFile:
-        return self
-
-    def __exit__(
-        self,
-        kind: type[BaseException] | None,
-        error: BaseException | None,
-        trace: TracebackType | None,
-    ) -> None:
+    def close(self) -> None:
+        """Close the file."""
         self._reader.close()
 
     def _unreadable(self, error: Exception) -> InputError:

@@ -14,11 +14,11 @@ from typing import TYPE_CHECKING, Any
 import mujoco
 import numpy as np
 
+from lafr_mjx.closing import Closing
 from lafr_mjx.errors import InputError, RunError
 
 if TYPE_CHECKING:
     from collections.abc import Callable
-    from types import TracebackType
 
 PACKAGES = {
     "egl": "libegl1 libegl-mesa0 libgl1-mesa-dri",
@@ -96,7 +96,7 @@ def _close_all() -> None:
         renderer.close()
 
 
-class Renderer:
+class Renderer(Closing):
     """Draws a model into arrays. Close it, or use it as a context manager."""
 
     def __init__(self, model: mujoco.MjModel, width: int, height: int, *, samples: int = 4) -> None:
@@ -157,17 +157,6 @@ class Renderer:
             self._context.free()
             self._gl.free()
             self._gl = None
-
-    def __enter__(self) -> Renderer:
-        return self
-
-    def __exit__(
-        self,
-        kind: type[BaseException] | None,
-        error: BaseException | None,
-        trace: TracebackType | None,
-    ) -> None:
-        self.close()
 
 
 def camera_at(

@@ -15,7 +15,8 @@ help:
 	@echo "make reproduce  fly the paper's simulation section (3 seeds), bounds, report; can be resumed"
 	@echo "make reproduce-quick  the same with one seed"
 	@echo "make test    install and run all tests"
-	@echo "make test-hil  flights on the software drone, in real time"
+	@echo "make test-hil-quick  tests of the hardware code that need no real time"
+	@echo "make test-hil  flights on the software drone, in real time (20 minutes, nothing beside it)"
 	@echo "make soak    every fault many times (hours; SIMULATED=20 REALTIME=3 ONLY= choose)"
 	@echo "make lint    ruff and pyright"
 	@echo "make docs    build the documentation into site/"
@@ -60,16 +61,16 @@ reproduce-quick: $(STAMPS)/bounds
 test: $(STAMPS)/dev
 	$(BIN)/python -m pytest -n 2 --dist loadfile
 
+# What needs no real time: wire, messages, the state machine, flights on a simulated clock with
+# every fault, and a real ROS master.
+HIL_QUICK := $(addprefix tests/hil/test_, messages.py profile.py safety.py faults.py clocks.py \
+	wire.py recording.py real_ros.py control.py pilot.py flights.py fault_flights.py guard.py)
+test-hil-quick: $(STAMPS)/dev
+	$(BIN)/python -m pytest -p no:xdist $(HIL_QUICK)
+
 # Real time and real processes: one after the other, and nothing else beside it.
 test-hil: $(STAMPS)/dev
-	$(BIN)/python -m pytest -p no:xdist tests/hil
-
-# What of it needs no real time: wire, messages, the state machine, flights on a simulated clock
-# with every fault, and a real ROS master.
-test-hil-quick: $(STAMPS)/dev
-	$(BIN)/python -m pytest -p no:xdist $(addprefix tests/hil/test_, messages.py profile.py \
-		safety.py faults.py clocks.py wire.py recording.py real_ros.py control.py pilot.py flights.py \
-		fault_flights.py guard.py)
+	$(BIN)/python -m pytest -p no:xdist $(filter-out $(HIL_QUICK),$(wildcard tests/hil/test_*.py))
 
 # Every fault SIMULATED times at random moments on a simulated clock, and REALTIME times in real
 # time; 0 leaves a part out. ONLY names faults: make soak SIMULATED=5 REALTIME=0 ONLY=clock

@@ -14,6 +14,7 @@ import argparse
 import os
 import socket
 import sys
+import threading
 import time
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -74,6 +75,7 @@ def main() -> None:
     given = parser.parse_args()
     console = Console(socket.socket(fileno=given.console))
     _step_back()
+    threading.Thread(target=_end_with, args=(os.getppid(),), daemon=True).start()
     try:
         setup = LearnerSetup.read(Path(given.setup))
         work(setup, console, Path(given.setup).parent)
@@ -89,6 +91,13 @@ def _step_back() -> None:
     flags = os.environ.get("XLA_FLAGS", "")
     os.environ["XLA_FLAGS"] = f"{flags} --xla_cpu_multi_thread_eigen=false".strip()
     os.environ["OMP_NUM_THREADS"] = "1"
+
+
+def _end_with(parent: int) -> None:
+    """End when the operator's process has gone: a compilation would go on for minutes."""
+    while os.getppid() == parent:
+        time.sleep(1.0)
+    os._exit(1)
 
 
 def work(setup: LearnerSetup, console: Console, folder: Path) -> None:

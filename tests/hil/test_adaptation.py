@@ -10,9 +10,11 @@ import subprocess
 import sys
 import threading
 import time
+from pathlib import Path
 
 import numpy as np
 import pytest
+from waiting import wait_for
 
 from lafr_mjx.control.policy_file import load_policy
 from lafr_mjx.errors import InputError, RunError
@@ -219,6 +221,33 @@ def test_learner_that_hangs_is_not_told_from_a_dead_one(tmp_path):
         learner.close()
     assert watcher.heard[-1] == "none"
     assert not any(t.name == "learner" and t.is_alive() for t in threading.enumerate())
+
+
+def test_no_learner_is_left_behind(tmp_path):
+    """The operator's process is killed while the learner prepares, which takes long."""
+    script = (
+        "import sys, time\n"
+        "from pathlib import Path\n"
+        "from lafr_mjx.hil.learner_process import LearnerProcess\n"
+        "from lafr_mjx.hil.learner_setup import LearnerSetup\n"
+        "learner = LearnerProcess(LearnerSetup('figure8', 'sim', seed=123), Path(sys.argv[1]))\n"
+        "print(learner.process.pid, flush=True)\n"
+        "time.sleep(60)\n"
+    )
+    operator = subprocess.Popen(
+        [sys.executable, "-c", script, str(tmp_path)], stdout=subprocess.PIPE, text=True
+    )
+    learner = int(operator.stdout.readline())
+    time.sleep(5.0)
+
+    def gone():
+        status = Path(f"/proc/{learner}/stat")
+        return not status.exists() or status.read_text().split()[2] == "Z"
+
+    assert not gone()
+    operator.kill()
+    operator.wait()
+    wait_for(gone, 15.0, "the learner's end")
 
 
 def test_a_flight_cannot_be_resumed():

@@ -10,7 +10,7 @@ import subprocess
 import sys
 import tempfile
 import time
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from pathlib import Path
 
 import psutil
@@ -96,9 +96,11 @@ def flying(node: psutil.Process) -> list[psutil.Process]:
 
 def end(process: psutil.Popen) -> None:
     """End a process and all below it, and wait until they are gone."""
-    everyone = [process, *below(process)]
-    process.terminate()
-    _, left = psutil.wait_procs(everyone, timeout=10)
+    left = [process, *below(process)]
+    with suppress(psutil.NoSuchProcess):
+        process.terminate()
+    _, left = psutil.wait_procs(left, timeout=10)
     for each in left:
-        each.kill()
+        with suppress(psutil.NoSuchProcess):
+            each.kill()
     psutil.wait_procs(left, timeout=10)

@@ -4,10 +4,12 @@ from __future__ import annotations
 
 import logging
 import os
+import signal
 import socket
 import subprocess
 import sys
 from collections import Counter
+from contextlib import suppress
 from typing import TYPE_CHECKING, Any
 
 import lafr_mjx
@@ -44,11 +46,14 @@ class Cluster:
         self._ray = ray
         _check_reachable(address)
         _check_answer(address)
+        ended_by = signal.getsignal(signal.SIGTERM)
         try:
             ray.init(address=address, log_to_driver=False, logging_level=logging.ERROR)
         except Exception as error:  # Ray raises many kinds; all mean that there is no cluster
             first = (str(error).strip() or repr(error)).splitlines()[0]
             raise InputError(f"{_no_cluster(address)}: {first}") from error
+        with suppress(ValueError):  # not the main thread: nobody took it
+            signal.signal(signal.SIGTERM, ended_by)  # Ray took it, and would end without a word
         if not self.gpus and ray.cluster_resources().get("CPU", 0) < 1:
             ray.shutdown()
             raise InputError(
@@ -89,10 +94,10 @@ class Cluster:
                 continue
             yield flown
         if failures:
-            reasons = "; ".join(f"{runs} runs: {reason}" for reason, runs in failures.items())
+            reasons = "; ".join(f"{reason} ({runs})" for reason, runs in failures.items())
             raise RunError(
-                f"not all runs were flown; what is finished is stored, and the same command "
-                f"goes on: {reasons}"
+                f"{failures.total()} runs were not flown; what is finished is stored, and the same "
+                f"command goes on: {reasons}"
             )
 
     def __enter__(self) -> Cluster:
@@ -134,6 +139,8 @@ def _check_answer(address: str) -> None:
         ) from error
     if probe.returncode:
         reason = _last_line(probe.stderr) or f"the attempt ended with status {probe.returncode}"
+        if reason.startswith("ConnectionError"):  # Ray does not say that a token was wrong
+            reason += "; if the cluster has a token, RAY_AUTH_TOKEN must hold it here, too"
         raise InputError(f"{_no_cluster(address)}: {reason}")
 
 

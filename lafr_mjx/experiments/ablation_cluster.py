@@ -32,6 +32,13 @@ ray.shutdown()
 """
 
 
+def check_address(address: str) -> None:
+    """Refuse what cannot be one; Ray would take "local" for a cluster of its own making."""
+    host, _, port = address.removeprefix("ray://").rpartition(":")
+    if address != "auto" and not (host and port.isdecimal()):
+        raise InputError(f"--ray '{address}': must be HOST:PORT, ray://HOST:PORT or auto")
+
+
 class Cluster:
     """A connection to a running Ray cluster; a context manager."""
 
@@ -44,6 +51,7 @@ class Cluster:
                 "--ray: Ray is not installed; install it with: pip install 'lafr-mjx[cluster]'"
             ) from error
         self._ray = ray
+        check_address(address)
         _check_reachable(address)
         _check_answer(address)
         ended_by = signal.getsignal(signal.SIGTERM)
@@ -109,12 +117,12 @@ class Cluster:
 
 def _check_reachable(address: str) -> None:
     """Ray itself would try for half a minute, and then say much."""
-    host, colon, port = address.removeprefix("ray://").rpartition(":")
-    if not colon:
-        return  # "auto": Ray looks by itself
+    if address == "auto":
+        return  # Ray looks by itself
+    host, _, port = address.removeprefix("ray://").rpartition(":")
     try:
         socket.create_connection((host, int(port)), timeout=5.0).close()
-    except (OSError, ValueError, OverflowError) as error:
+    except (OSError, OverflowError) as error:
         raise InputError(
             f"{_no_cluster(address)}: {error}; give HOST:PORT of a cluster that was begun with: "
             f"ray start --head"
@@ -139,7 +147,7 @@ def _check_answer(address: str) -> None:
         ) from error
     if probe.returncode:
         reason = _last_line(probe.stderr) or f"the attempt ended with status {probe.returncode}"
-        if reason.startswith("ConnectionError"):  # Ray does not say that a token was wrong
+        if "Failed to connect" in reason:  # Ray does not say that a token was wrong
             reason += "; if the cluster has a token, RAY_AUTH_TOKEN must hold it here, too"
         raise InputError(f"{_no_cluster(address)}: {reason}")
 

@@ -24,6 +24,10 @@ def _also(alias: str) -> Any:
     return tyro.conf.arg(aliases=[alias])
 
 
+class _Usual(tuple[Any, ...]):
+    """Nothing was said: the default. An option without values (an empty variable) is none."""
+
+
 @dataclass
 class Ablate:
     """Run whole adaptations in batches: methods × scenarios × seeds × swept values.
@@ -42,11 +46,11 @@ class Ablate:
 
     tasks: Positional[tuple[str, ...]] = ()
     """Names of shipped tasks, or paths of task files; default figure8."""
-    methods: Annotated[tuple[str, ...], _also("--method")] = ()
+    methods: Annotated[tuple[str, ...], _also("--method")] = _Usual()
     """Methods; default ours baseline lotf anchor-only residual-only, with --plants ours."""
-    scenarios: Annotated[tuple[str, ...], _also("--scenario")] = ()
+    scenarios: Annotated[tuple[str, ...], _also("--scenario")] = _Usual()
     """Names or files; default nominal wind5, with --plants randomised."""
-    seeds: Annotated[tuple[int, ...], _also("--seed")] = ()
+    seeds: Annotated[tuple[int, ...], _also("--seed")] = _Usual()
     """Seeds of plant, learner and base policy; default 0 1 2, with --plants 0."""
     plants: int = 1
     """Plants that are drawn from a randomised scenario for each seed."""
@@ -116,6 +120,10 @@ class Ablate:
         self._tell()
 
     def _check(self) -> None:
+        for name in ("methods", "scenarios", "seeds"):
+            value = getattr(self, name)
+            if not value and not isinstance(value, _Usual):
+                raise InputError(f"--{name}: names none; give some, or leave it out")
         for name, low in (("chunk", 1), ("devices", 1)):
             value = getattr(self, name)
             if value is not None and not low <= value <= 65536:
@@ -131,8 +139,12 @@ class Ablate:
             for field in fields(self):
                 if field.name in taken and getattr(self, field.name) != field.default:
                     raise InputError(f"--preset {self.preset}: sets {field.name} itself")
-        if self.ray is not None and self.devices is not None:
-            raise InputError("--devices: with --ray, the cluster decides what flies where")
+        if self.ray is not None:
+            from lafr_mjx.experiments.ablation_cluster import check_address
+
+            check_address(self.ray)
+            if self.devices is not None:
+                raise InputError("--devices: with --ray, the cluster decides what flies where")
 
     def _asked(self) -> Any:
         from lafr_mjx.experiments import ablation_plan as plans

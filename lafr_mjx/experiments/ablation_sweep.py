@@ -53,9 +53,11 @@ class Sweep(NamedTuple):
                 f"--sweep {text}: '{name}' cannot be swept; it must be one of "
                 f"{', '.join(sweepable())}"
             )
-        words = [word.strip() for word in rest.split(",") if word.strip()]
-        if not words:
+        if not rest.strip():
             raise InputError(f"--sweep {text}: has no values; give NAME=VALUE,VALUE,...")
+        words = [word.strip() for word in rest.split(",")]
+        if not all(words):
+            raise InputError(f"--sweep {text}: a value between or beside the commas is missing")
         try:
             values = tuple(float(word) for word in words)
         except ValueError as error:

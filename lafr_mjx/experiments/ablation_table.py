@@ -33,6 +33,15 @@ if TYPE_CHECKING:
 SCHEMA_VERSION = 1
 CONFIG, RESULTS, SCENARIOS, FLIGHTS = "config.toml", "results.jsonl", "scenarios", "flights"
 
+_KINDS = {
+    "name": str, "method": str, "task": str, "scenario": str, "seed": int, "plant": int,
+    "sweep": dict, "command": str, "iterations": list,
+}  # fmt: skip
+_NUMBER = (int, float, type(None))  # None: what is not finite
+_FLIGHT_KINDS = {
+    "lap_time_s": _NUMBER, "peak_speed_mps": _NUMBER, "rmse_m": _NUMBER, "crashed": bool,
+}  # fmt: skip
+
 
 class RunResult(NamedTuple):
     """One finished run."""
@@ -173,21 +182,46 @@ def _read(path: Path) -> tuple[list[RunResult], int]:
     for number, line in enumerate(complete, start=1):
         try:
             record = json.loads(line)
-            _check_version(f"{path}: line {number}", record)
-            result = RunResult(**{key: record[key] for key in RunResult._fields})
-        except (ValueError, KeyError, TypeError, RecursionError) as error:
+        except (ValueError, RecursionError) as error:
             if number == len(complete):
                 break  # lost with the power before it was all on the disk
-            raise InputError(
-                f"{path}: line {number} is not the result of a run; remove that line, and its "
-                f"run is flown again"
-            ) from error
+            raise _not_a_result(path, number, "cannot be read") from error
+        if not isinstance(record, dict):
+            raise _not_a_result(path, number, "has no keys")
+        _check_version(f"{path}: line {number}", record)
+        wrong = _first_wrong(record)
+        if wrong is not None:
+            raise _not_a_result(path, number, f"'{wrong}' is missing or of another kind")
+        result = RunResult(**{key: record[key] for key in RunResult._fields})
         if result.name in known:
             raise InputError(f"{path}: line {number} repeats the run {result.name}")
         known.add(result.name)
         results.append(result)
         whole += len(line) + 1
     return results, whole
+
+
+def _not_a_result(path: Path, number: int, why: str) -> InputError:
+    return InputError(
+        f"{path}: line {number} is not the result of a run: {why}; remove that line, and its run "
+        f"is flown again"
+    )
+
+
+def _first_wrong(record: Mapping[str, Any]) -> str | None:
+    """The key of a line without which no table can be made."""
+    for key, kind in _KINDS.items():
+        if not isinstance(record.get(key), kind):
+            return key
+    if not record["iterations"]:
+        return "iterations"
+    for flight in record["iterations"]:
+        if not isinstance(flight, dict):
+            return "iterations"
+        for key, kind in _FLIGHT_KINDS.items():
+            if key not in flight or not isinstance(flight[key], kind):
+                return key
+    return None
 
 
 def _check_version(where: str, record: Mapping[str, Any]) -> None:

@@ -4,12 +4,14 @@ from __future__ import annotations
 
 import json
 import os
+import socket
 import subprocess
 import sys
-import threading
 import time
 from pathlib import Path
 
+import clustered_ablation
+import local_cluster
 import pytest
 from interrupted_ablation import SMALL
 
@@ -21,6 +23,7 @@ from lafr_mjx.metrics import flight_metrics
 
 SCRIPT = Path(__file__).parents[1] / "batched_runs.py"
 INTERRUPTED = Path(__file__).parents[1] / "interrupted_ablation.py"
+CLUSTERED = Path(__file__).parents[1] / "clustered_ablation.py"
 # What is compared is the arithmetic, not its speed: programs that compile quickly.
 QUICK = "--xla_backend_optimization_level=0 --xla_llvm_disable_expensive_passes=true"
 
@@ -107,67 +110,64 @@ def test_a_finished_ablation_flies_nothing(resumed, capsys):
     assert "2 of them finished already" in " ".join(capsys.readouterr().out.split())
 
 
-@pytest.fixture
-def two_nodes(monkeypatch):
-    monkeypatch.setenv("RAY_USAGE_STATS_ENABLED", "0")
-    monkeypatch.setenv("XLA_FLAGS", QUICK)  # for the workers
-    pytest.importorskip("ray")
-    from ray.cluster_utils import Cluster
-
-    node = {"num_cpus": 1, "node_ip_address": "127.0.0.1", "object_store_memory": 100 * 2**20}
-    cluster = Cluster(initialize_head=True, head_node_args=node | {"include_dashboard": False})
-    cluster.add_node(**node)
-    yield cluster
-    cluster.shutdown()
-
-
-def kill_a_busy_worker(found: list[int], over: threading.Event) -> None:
-    """Kill one of this process's Ray workers while it flies a chunk."""
-    import psutil
-
-    while not over.is_set():
-        for child in psutil.Process().children(recursive=True):
-            try:
-                title = " ".join(child.cmdline())
-                if title.startswith("ray::") and "_fly" in title:
-                    child.kill()
-                    found.append(child.pid)
-                    return
-            except psutil.Error:
-                continue
+def kill_a_busy_worker(nodes, driver):
+    """Kill one of two workers, on two nodes, while both fly."""
+    ends = time.monotonic() + 240
+    while time.monotonic() < ends and driver.poll() is None:
+        busy = [local_cluster.flying(node) for node in nodes]
+        if all(busy):
+            busy[1][0].kill()
+            return
         time.sleep(0.05)
+    driver.kill()
+    raise AssertionError(f"two nodes never flew at once: {driver.communicate()}")
 
 
-@pytest.mark.skipif(
-    os.environ.get("LAFR_MJX_RAY") != "1",
-    reason="LAFR_MJX_RAY=1 runs it: the driver was seen to hang while it connects to the cluster",
-)
-def test_a_cluster_loses_nothing_when_a_worker_is_killed(two_nodes, resumed, tmp_path):
-    many = SMALL | {"methods": ("ours", "lotf", "baseline"), "devices": None}
-    killed: list[int] = []
-    over = threading.Event()
-    killer = threading.Thread(target=kill_a_busy_worker, args=(killed, over))
-    killer.start()
-    try:
-        Ablate(out=tmp_path / "x", ray=two_nodes.address, **many).run()
-    finally:
-        over.set()
-        killer.join()
-    assert len(killed) == 1
-    results = {run.name: run for run in read_results(tmp_path / "x")}  # refuses doubles
-    assert {run.method for run in results.values()} == set(many["methods"])
+def test_a_cluster_loses_nothing_when_a_worker_is_killed(resumed, tmp_path):
+    folder = tmp_path / "x"
+    env = local_cluster.environment() | {"XLA_FLAGS": QUICK}
+    with local_cluster.two_nodes(env) as (address, nodes):
+        driver = subprocess.Popen(
+            [sys.executable, str(CLUSTERED), str(folder), address], env=env, text=True,
+            stdout=subprocess.PIPE, stderr=subprocess.PIPE,
+        )  # fmt: skip
+        try:
+            kill_a_busy_worker(nodes, driver)
+            # None was finished: what the killed one flew was lost with it.
+            assert not (folder / "results.jsonl").exists()
+            _, errors = driver.communicate(timeout=240)
+        finally:
+            driver.kill()
+    assert driver.returncode == 0, errors
+    results = {run.name: run for run in read_results(folder)}  # refuses doubles
+    assert sorted(run.method for run in results.values()) == sorted(clustered_ablation.METHODS)
     # What the cluster flew is what this computer flew.
-    for run in read_results(resumed):
+    here = read_results(resumed)
+    assert {run.name for run in here} < set(results)
+    for run in here:
         for one, two in zip(results[run.name].iterations, run.iterations, strict=True):
             assert one["rmse_m"] == pytest.approx(two["rmse_m"], abs=1e-4)
 
 
-def test_no_cluster_is_a_clear_message(tmp_path):
+def ablate_on(address, folder):
     code = (
-        "from lafr_mjx.cli import main; main(['ablate', '--ray', '127.0.0.1:1', '--seeds', '100', "
-        f"'--out', {str(tmp_path / 'x')!r}])"
+        f"from lafr_mjx.cli import main; main(['ablate', '--ray', {address!r}, '--seeds', '100', "
+        f"'--out', {str(folder)!r}])"
     )
-    done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, timeout=120)
+    return subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, timeout=120)
+
+
+def test_no_cluster_is_a_clear_message(tmp_path):
+    done = ablate_on("127.0.0.1:1", tmp_path / "x")
     assert done.returncode == 2, done.stderr
-    assert "--ray 127.0.0.1:1: no connection to a Ray cluster" in done.stderr
-    assert "Traceback" not in done.stderr
+    assert done.stderr.startswith("lafr-mjx: --ray 127.0.0.1:1: no connection to a Ray cluster")
+    assert len(done.stderr.splitlines()) == 1
+
+
+def test_a_port_that_says_nothing_is_a_clear_message(tmp_path):
+    with socket.create_server(("", 0)) as silent:
+        address = f"127.0.0.1:{silent.getsockname()[1]}"
+        done = ablate_on(address, tmp_path / "x")
+    assert done.returncode == 2, done.stderr
+    assert done.stderr.startswith(f"lafr-mjx: --ray {address}: no connection to a Ray cluster")
+    assert len(done.stderr.splitlines()) == 1

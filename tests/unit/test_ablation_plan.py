@@ -104,6 +104,7 @@ def test_chunks_share_task_and_kind_of_controller():
     ("changes", "message"),
     [
         ({"sweep": ("delay_ms=",)}, "has no values"),
+        ({"sweep": ("delay_ms=0,,20",)}, "commas is missing"),
         ({"sweep": ("delay_ms",)}, "NAME=VALUE"),
         ({"sweep": ("flavour=1",)}, "'flavour' cannot be swept; it must be one of .*delay_ms"),
         ({"sweep": ("delay_ms=1,x",)}, "must be numbers"),
@@ -129,11 +130,15 @@ def test_bad_input_is_named(changes, message):
 @pytest.mark.parametrize(
     ("changes", "message"),
     [
+        ({"methods": ()}, "--methods: names none"),
+        ({"seeds": ()}, "--seeds: names none"),
         ({"chunk": 0}, "--chunk 0"),
         ({"devices": 0}, "--devices 0"),
         ({"keep_flights": (12,)}, "--keep-flights 12"),
         ({"preset": "paper", "methods": ("ours",)}, "--preset paper: sets methods"),
         ({"ray": "127.0.0.1:1", "devices": 2}, "--devices"),
+        ({"ray": "local"}, "--ray 'local': must be HOST:PORT"),
+        ({"ray": "somewhere:port"}, "--ray 'somewhere:port': must be HOST:PORT"),
     ],
 )
 def test_bad_arguments_leave_no_folder(changes, message, tmp_path):

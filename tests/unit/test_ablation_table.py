@@ -82,6 +82,27 @@ def test_a_broken_line_in_the_middle_is_named_and_kept(folder):
     assert file.read_bytes() == before
 
 
+@pytest.mark.parametrize(
+    ("changes", "named"),
+    [
+        ({"iterations": []}, "'iterations'"),
+        ({"iterations": [{"lap_time_s": 2.0}]}, "'peak_speed_mps'"),
+        ({"seed": "0"}, "'seed'"),
+        (None, "has no keys"),
+    ],
+)
+def test_a_whole_line_of_another_kind_is_named_and_kept(folder, changes, named):
+    file = folder / "results.jsonl"
+    lines = file.read_text().splitlines()
+    lines[-1] = json.dumps([1] if changes is None else json.loads(lines[-1]) | changes)
+    file.write_text("\n".join(lines) + "\n")
+    before = file.read_bytes()
+    for attempt in (lambda: read_results(folder), lambda: opened(folder)):
+        with pytest.raises(InputError, match=f"line 2 is not the result of a run: {named}"):
+            attempt()
+    assert file.read_bytes() == before
+
+
 def test_other_arguments_are_refused(folder):
     other = Plan.of(Asked((Block("figure8", ("nominal",), ("ours", "lotf")),), seeds=(0, 1)))
     with pytest.raises(InputError, match=r"seeds = \[0\], not \[0, 1\]"):

@@ -133,7 +133,7 @@ class View:
         if self.video is not None or self.strobe is not None:
             self._write(replays, shot)
         elif self.web:
-            from lafr_mjx.view.web import serve
+            from lafr_mjx.view.web.server import serve
 
             serve(replays, self.host, self.port, self.speed)
         else:

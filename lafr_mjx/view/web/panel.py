@@ -19,6 +19,7 @@ if TYPE_CHECKING:
     from lafr_mjx.view.player import Player
 
 _TELL_EVERY_S = 0.15
+_QUIET_S = 5.0  # s, in which a plot is left alone after a visitor has arrived
 
 
 class Panel:
@@ -26,7 +27,7 @@ class Panel:
 
     def __init__(self, server: Any, player: Player, top_speed: float) -> None:
         self._player = player
-        self._told = 0.0
+        self._told = self._quiet_until = 0.0
         self._index = -1
         gui = server.gui
         self._text = gui.add_markdown("")
@@ -59,6 +60,10 @@ class Panel:
         """Whether the reference drone is wanted."""
         return bool(self._ghost.value)
 
+    def welcome(self, _: Any) -> None:
+        """A page that gets new data while it is laid out would lose the numbers of its axis."""
+        self._quiet_until = time.monotonic() + _QUIET_S
+
     def update(self, moments: Sequence[Moment]) -> None:
         """Show the figures of the moment, a few times a second."""
         if self._index != self._player.index:
@@ -67,7 +72,8 @@ class Panel:
         if now - self._told < _TELL_EVERY_S:
             return
         self._told = now
-        self._plot.show(self._player.flights[0], moments[0].time)
+        if now > self._quiet_until:
+            self._plot.show(self._player.flights[0], moments[0].time)
         for handle, name, value in (
             (self._time, "value", round(min(self._player.time, self._time.max), 2)),
             (self._play, "label", "Play" if self._player.paused else "Pause"),
@@ -113,8 +119,9 @@ def _figures(player: Player, moments: Sequence[Moment]) -> str:
     lines = []
     for replay, flight, moment in zip(player.replays, player.flights, moments, strict=True):
         state = " · **crashed**" if moment.crashed else ""
+        title = "" if replay.name.endswith(flight.title) else f" · {flight.title}"
         lines += [
-            f"**{replay.name}** · {flight.title}{state}",
+            f"**{replay.name}**{title}{state}",
             "",
             "| speed | error | lap | time scale | wind |",
             "|---|---|---|---|---|",

@@ -13,7 +13,8 @@ if TYPE_CHECKING:
 _BLUE, _RED, _DARK = "#0072B2", "#D55E00", "#222222"
 _HEIGHT = 165  # px
 _FONT = "11px sans-serif"
-_TICKS = (1, 2, 5, 10, 20, 50, 100, 200, 500)  # there is no iteration 2.5
+# There is no iteration 2.5. The list is long since a page that is not laid out yet is narrow.
+_WHOLE = tuple(step * 10**power for power in range(10) for step in (1, 2, 5))
 
 
 class FlightPlot:
@@ -51,12 +52,13 @@ def add_progress_plot(gui: Any, replay: Replay) -> None:
         np.array([flight.figures.peak_speed_mps for flight in flights]),
         np.array([flight.figures.peak_error_m for flight in flights]),
     )
-    _plot(gui, data, "iteration", ("peak speed [m/s]", "peak error [m]"))
+    _plot(gui, data, "iteration", ("peak speed [m/s]", "peak error [m]"), ticks={"incrs": _WHOLE})
 
 
 def _plot(
-    gui: Any, data: tuple[np.ndarray, ...], below: str, names: tuple[str, str], *more: Any
-) -> Any:
+    gui: Any, data: tuple[np.ndarray, ...], below: str, names: tuple[str, str], *more: Any,
+    ticks: dict[str, Any] | None = None,
+) -> Any:  # fmt: skip
     """Two quantities with an axis each, in the colours of their lines."""
     axis = {"font": _FONT, "labelFont": _FONT, "labelSize": 18}
     left, right = names
@@ -65,7 +67,7 @@ def _plot(
         ({"label": below}, {"label": left, "stroke": _BLUE, "width": 2},
          {"label": right, "stroke": _RED, "width": 2, "scale": "error"}, *more),
         scales={"x": {"time": False}, "now": {"range": (0.0, 1.0)}},
-        axes=(axis | {"label": below, "size": 26, "incrs": _TICKS},
+        axes=(axis | {"label": below, "size": 26} | (ticks or {}),
               axis | {"stroke": _BLUE, "size": 34},
               axis | {"stroke": _RED, "scale": "error", "side": 1, "size": 50,
                       "grid": {"show": False}}),

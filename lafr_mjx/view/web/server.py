@@ -90,6 +90,7 @@ class WebView:
         add_world(self._server, 0.5 * (points.min(axis=0) + points.max(axis=0)))
         self._panel = Panel(self._server, self.player, self._top_speed)
         self._cameras = HomeCameras(points)
+        self._server.on_client_connect(self._panel.welcome)
         self._server.on_client_connect(self._cameras.welcome)
         self._server.on_client_disconnect(self._cameras.forget)
 

@@ -116,7 +116,7 @@ class View:
             ("seed", self.seed, 0, 2**31 - 1),
         ):  # fmt: skip
             if not (math.isfinite(value) and low <= value <= high):
-                raise InputError(f"--{option} {value}: must be from {low:g} to {high:g}")
+                raise InputError(f"--{option} {value}: must be from {low:.10g} to {high:.10g}")
         width, height = _size(self.size)
         return Shot(width, height, self.fps, self.camera, self.speed)
 

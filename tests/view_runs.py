@@ -53,6 +53,17 @@ def write_run(path, rollouts, **given):
     return path
 
 
+def projected(points, position, target, vertical_fov, aspect):
+    """Where a camera over a level floor sees points: across and up, from -1 to 1 in the picture."""
+    ahead = np.asarray(target, float) - np.asarray(position, float)
+    ahead /= np.linalg.norm(ahead)
+    right = np.cross(ahead, [0.0, 0.0, 1.0])
+    right /= np.linalg.norm(right)
+    offsets = np.asarray(points, float) - position
+    height = np.tan(0.5 * vertical_fov) * (offsets @ ahead)
+    return offsets @ right / (aspect * height), offsets @ np.cross(right, ahead) / height
+
+
 def require(present, what):
     """Skip where a system package is missing; fail where it must be there (.ci/run)."""
     if not present:

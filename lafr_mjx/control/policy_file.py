@@ -7,6 +7,7 @@ version's is refused: its weights would silently mean something else.
 from __future__ import annotations
 
 import json
+import zipfile
 from typing import TYPE_CHECKING
 
 import numpy as np
@@ -54,6 +55,15 @@ def save_policy(path: Path, policy: Policy) -> None:
 
 def load_policy(path: Path) -> Policy:
     """Read and check a policy (NumPy arrays)."""
+    if not path.exists():
+        raise InputError(f"{path}: there is no such policy")
+    if path.is_dir():
+        raise InputError(f"{path}: is a folder, not a policy; that of a run is its policy.npz")
+    if path.is_file() and not zipfile.is_zipfile(path):
+        # NumPy would speak of pickles, and how to trust them.
+        raise InputError(
+            f"{path}: cannot be read as a policy: it is no .npz file, or was cut short"
+        )
     try:
         with np.load(path, allow_pickle=False) as file:
             arrays = {name: file[name] for name in file.files}

@@ -61,6 +61,11 @@ def load_rollout(path: Path) -> Rollout:
     The diagnostics, if there are any, become a named tuple: they are read as attributes, and
     the flight remains a pytree.
     """
+    if path.is_file() and not zipfile.is_zipfile(path):
+        # NumPy would speak of pickles, and how to trust them.
+        raise InputError(
+            f"{path}: cannot be read as a recorded flight: it is no .npz file, or was cut short"
+        )
     try:
         with np.load(path, allow_pickle=False) as file:
             arrays = {name: file[name] for name in file.files}

@@ -116,7 +116,7 @@ class View:
             ("seed", self.seed, 0, 2**31 - 1),
         ):  # fmt: skip
             if not (math.isfinite(value) and low <= value <= high):
-                raise InputError(f"--{option} {value}: must be from {low:g} to {high:g}")
+                raise InputError(f"--{option} {value}: must be from {low:.10g} to {high:.10g}")
         width, height = _size(self.size)
         return Shot(width, height, self.fps, self.camera, self.speed)
 
@@ -133,7 +133,7 @@ class View:
         if self.video is not None or self.strobe is not None:
             self._write(replays, shot)
         elif self.web:
-            from lafr_mjx.view.web import serve
+            from lafr_mjx.view.web.server import serve
 
             serve(replays, self.host, self.port, self.speed)
         else:

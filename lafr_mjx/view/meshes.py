@@ -11,7 +11,7 @@ import trimesh
 from lafr_mjx import so3
 
 if TYPE_CHECKING:
-    from collections.abc import Iterable
+    from collections.abc import Callable, Iterable
 
 _SHOWN_GROUPS = (0, 1, 2)
 _ROUND = 20  # corners of a circle
@@ -51,13 +51,20 @@ def parts_of_body(model: mujoco.MjModel, body: int) -> list[Part]:
     return parts
 
 
-def merged(parts: Iterable[Part]) -> Any:
-    """Shapes as one coloured `trimesh.Trimesh` in the axes of their body; None without shapes."""
+def merged(parts: Iterable[Part], encoded: Callable[[np.ndarray], np.ndarray]) -> Any:
+    """Shapes as one coloured `trimesh.Trimesh` in the axes of their body; None without shapes.
+
+    Args:
+        parts: the shapes.
+        encoded: from a colour that is to be seen (0 to 1) to what the corners are given (uint8).
+    """
     meshes = []
     for part in parts:
         turned = part.vertices @ so3.quaternion_to_matrix(part.quaternion).T + part.position
         mesh = trimesh.Trimesh(turned, part.faces, process=False)
-        colour = (255.0 * np.clip(part.rgba, 0.0, 1.0)).astype(np.uint8)
+        colour = np.append(
+            encoded(part.rgba[:3]), np.uint8(255.0 * np.clip(part.rgba[3], 0.0, 1.0))
+        )
         mesh.visual = trimesh.visual.ColorVisuals(
             mesh, vertex_colors=np.tile(colour, (len(turned), 1))
         )

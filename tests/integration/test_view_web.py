@@ -9,7 +9,7 @@ import threading
 import numpy as np
 import pytest
 from PIL import Image
-from view_runs import flown, require_chromium, write_run
+from view_runs import flown, projected, require_chromium, write_run
 
 from lafr_mjx.view.replay import load_replay
 
@@ -21,7 +21,7 @@ WORLD = (0, 80, 190, 250)  # left, top, right, bottom of the scene, beside the c
 
 @pytest.fixture(scope="module")
 def view(tmp_path_factory):
-    from lafr_mjx.view.web import WebView
+    from lafr_mjx.view.web.server import WebView
 
     folder = tmp_path_factory.mktemp("runs") / "run"
     replay = load_replay(write_run(folder, [flown(0.5), flown(0.4), flown(0.3)]))
@@ -74,6 +74,8 @@ def test_in_a_browser(view):
         page.goto(f"http://127.0.0.1:{view.port}")
         page.wait_for_selector("canvas")
         page.get_by_text("figure8 · wind5 · ours").first.wait_for()
+        _until(lambda: _path_is_in_the_picture(view, page))
+        _until(lambda: _plots_are_drawn(page))
 
         def picture():
             data = page.screenshot(timeout=120_000)
@@ -104,6 +106,45 @@ def test_in_a_browser(view):
     assert complaints == []
 
 
+def _path_is_in_the_picture(view, page):
+    """The camera has come home, to the shape of the picture that the panel has left."""
+    clients = list(view._server.get_clients().values())
+    world = page.locator("canvas").first.bounding_box()
+    panel = page.get_by_text("LAFR-MJX", exact=True).first.bounding_box()
+    if len(clients) != 1 or world is None or panel is None:
+        return False
+    camera, points = clients[0].camera, view._scene.stages[0].path
+    if abs(camera.aspect * world["height"] / world["width"] - 1.0) > 0.02:
+        return False
+    x, y = projected(points, camera.position, camera.look_at, camera.fov, camera.aspect)
+    beside = world["x"] + world["width"] <= panel["x"]
+    return beside and np.abs(x).max() < 0.95 and np.abs(y).max() < 0.95 and np.ptp(x) > 1.2
+
+
+def _plots_are_drawn(page):
+    """Both plots have their lines, and their legends stand in one row."""
+    coloured = page.evaluate(
+        """() => [...document.querySelectorAll('.uplot canvas')].map(canvas => {
+            const inner = canvas.parentElement.querySelector('.u-over');  // without the axes
+            const area = [inner.offsetLeft, inner.offsetTop, inner.offsetWidth, inner.offsetHeight]
+                .map(length => length * canvas.width / canvas.clientWidth);
+            const pixels = canvas.getContext('2d').getImageData(...area).data;
+            let blue = 0, red = 0;
+            for (let i = 0; i < pixels.length; i += 4) {
+                const [r, g, b, a] = pixels.slice(i, i + 4);
+                if (a > 60 && b - r > 100) blue++;
+                if (a > 60 && r - b > 100) red++;
+            }
+            return [blue, red];
+        })"""
+    )
+    rows = page.evaluate(
+        """() => [...document.querySelectorAll('.uplot .u-legend')].map(legend => new Set(
+            [...legend.querySelectorAll('.u-series')].map(item => item.offsetTop)).size)"""
+    )
+    return len(coloured) == 2 and np.min(coloured) > 60 and rows == [1, 1]
+
+
 def _settled(page, picture, differing):
     """A picture of a scene that has come to rest."""
     before = picture()
@@ -129,7 +170,7 @@ def _until(condition):
 @pytest.mark.parametrize("host", ["192.0.2.1", "no.such.host.invalid"])
 def test_an_address_of_another_machine_is_refused(tmp_path, host):
     from lafr_mjx.errors import InputError
-    from lafr_mjx.view.web import WebView
+    from lafr_mjx.view.web.server import WebView
 
     replay = load_replay(write_run(tmp_path / "run", [flown()]))
     with pytest.raises(InputError, match="cannot listen there"):

@@ -57,6 +57,15 @@ def test_missing_file(tmp_path):
     refused(tmp_path)
 
 
+def test_the_message_is_of_the_file_not_of_its_reader(tmp_path, file):
+    file.write_text("hello")
+    for path, word in ((tmp_path / "nowhere.npz", "no such policy"), (tmp_path, "policy.npz"),
+                       (file, "no .npz file")):  # fmt: skip
+        with pytest.raises(InputError, match=word) as caught:
+            load_policy(path)
+        assert "pickle" not in str(caught.value) and "Errno" not in str(caught.value)
+
+
 def test_cut_short(file):
     whole = file.read_bytes()
     for share in (0.0, 0.001, 0.1, 0.5, 0.9, 0.99, 0.999):

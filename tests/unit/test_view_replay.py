@@ -179,7 +179,9 @@ def test_a_damaged_flight_is_named(tmp_path):
     run = write_run(tmp_path / "run", [flown(), flown()])
     file = run / "rollouts" / "001.npz"
     file.write_bytes(file.read_bytes()[:-2000])
-    refused(run, ["001.npz", "cannot be read as a recorded flight"])
+    refused(run, ["001.npz", "cannot be read as a recorded flight", "cut short"])
+    file.write_text("hello")  # of which NumPy would say how to open it unsafely
+    refused(run, ["001.npz", "no .npz file"])
 
 
 def test_flights_that_cannot_be_shown_are_refused(tmp_path):

@@ -1,0 +1,1 @@
+"""The web view: a replay in a browser, for machines without a screen."""

@@ -1,0 +1,119 @@
+"""One flight in the browser: drone, ghost, path, trail, wind and fans."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+
+from lafr_mjx.view.decorations import LEAST_WIND, TRAIL_S, speed_colour
+from lafr_mjx.view.flights import jets
+from lafr_mjx.view.meshes import merged, parts_of_body
+from lafr_mjx.view.web.colours import linear_rgb
+from lafr_mjx.view.web.drone import DroneInBrowser
+
+if TYPE_CHECKING:
+    from lafr_mjx.view.flights import Flight, Moment
+    from lafr_mjx.view.scene import Scene, Stage
+
+_TRAIL_PIECES = 90
+_TRAIL_M, _PATH_PIXELS = 0.03, 2.0  # width of the lines
+_PATH_COLOUR = (245, 248, 255)
+_GHOST_TINT = ((90, 190, 255), 0.30)
+_WIND_RGB = np.array([0.25, 0.70, 1.0])
+_ARROW_M = 0.14  # of arrow per m/s of wind
+_WIND_ARROWS = 4
+_JET_AHEAD_M = (0.15, 0.8, 1.6)
+
+
+class StageInBrowser:
+    """One flight's drone, ghost, path, trail, wind and fans."""
+
+    def __init__(self, server: Any, scene: Scene, stage: Stage, index: int) -> None:
+        self._stage = stage
+        self._root = root = f"/stage{index}"
+        self._server = server
+        self._drone = DroneInBrowser(server, scene.model, stage.drone, f"{root}/drone")
+        assert stage.ghost is not None
+        self._ghost = DroneInBrowser(server, scene.model, stage.ghost, f"{root}/ghost", _GHOST_TINT)
+        server.scene.add_line_segments(
+            f"{root}/path", _pieces(stage.path), _PATH_COLOUR, thickness=_PATH_PIXELS,
+            thickness_units="screen",
+        )  # fmt: skip
+        here = np.tile(stage.path[0], (_TRAIL_PIECES, 2, 1))
+        self._trail = server.scene.add_line_segments(
+            f"{root}/trail", here, np.zeros((_TRAIL_PIECES, 2, 3), np.uint8), thickness=_TRAIL_M
+        )
+        _add_props(server, scene, root, index)
+        self._wind: Any = None
+        self._wind_shown = np.full(3, np.nan)
+
+    def update(self, flight: Flight, moment: Moment, top_speed: float, *, ghost: bool) -> None:
+        """Move everything to a moment."""
+        offset = self._stage.offset
+        self._drone.move(moment.position + offset, moment.quaternion, moment.blade_angle)
+        self._ghost.move(
+            moment.reference_position + offset, moment.reference_quaternion, moment.blade_angle
+        )
+        self._ghost.show(ghost)
+        times = np.linspace(max(moment.time - TRAIL_S, 0.0), moment.time, _TRAIL_PIECES + 1)
+        points = _along(flight.time, flight.position, times) + offset
+        colours = speed_colour(np.interp(times, flight.time, flight.speed), top_speed)[:, :3]
+        self._trail.points = _pieces(points)
+        self._trail.colors = _pieces(linear_rgb(colours))
+        self._update_wind(moment)
+
+    def _update_wind(self, moment: Moment) -> None:
+        wind = np.round(moment.wind, 1)
+        if np.allclose(wind, self._wind_shown, atol=0.25):
+            return  # arrows are sent anew only when it is seen
+        self._wind_shown = wind
+        arrows = self._arrows(wind, moment.fan_scale)
+        long = np.linalg.norm(arrows[:, 1] - arrows[:, 0], axis=-1) > LEAST_WIND * _ARROW_M
+        if self._wind is not None:
+            self._wind.remove()
+            self._wind = None
+        if long.any():
+            self._wind = self._server.scene.add_arrows(
+                f"{self._root}/wind", arrows[long].astype(np.float32), linear_rgb(_WIND_RGB),
+                shaft_radius=0.03, head_radius=0.075, head_length=0.16,
+            )  # fmt: skip
+
+    def _arrows(self, wind: np.ndarray, fan_scale: float) -> np.ndarray:
+        """Start and end [N, 2, 3] of the arrows over the path and in the fans' jets."""
+        low, high = self._stage.path.min(axis=0), self._stage.path.max(axis=0)
+        shaft = _ARROW_M * wind
+        starts = [
+            np.array([x, high[1] + 0.7, high[2] + 0.35]) - 0.5 * shaft
+            for x in np.linspace(low[0], high[0], _WIND_ARROWS)
+        ]
+        shafts = [shaft] * len(starts)
+        for fan in self._stage.fans:
+            ahead = np.array(_JET_AHEAD_M)[:, None] * fan.direction + fan.position
+            starts += list(ahead + self._stage.offset)
+            strength = np.full(len(ahead), fan_scale)
+            shafts += list(_ARROW_M * jets([fan], strength, ahead))
+        return np.array([[s, s + d] for s, d in zip(starts, shafts, strict=True)])
+
+
+def _add_props(server: Any, scene: Scene, root: str, index: int) -> None:
+    """Landmarks and fans, which do not move."""
+    for body in range(1, scene.model.nbody):
+        name = scene.model.body(body).name
+        if name.startswith(f"stage{index}/"):
+            mesh = merged(parts_of_body(scene.model, body), linear_rgb)
+            if mesh is not None:
+                server.scene.add_mesh_trimesh(
+                    f"{root}/{name.replace('/', '_')}", mesh, position=scene.data.xpos[body],
+                    wxyz=scene.data.xquat[body],
+                )  # fmt: skip
+
+
+def _pieces(points: np.ndarray) -> np.ndarray:
+    """The pieces [N - 1, 2, 3] of a line through points [N, 3]."""
+    kind = points.dtype if points.dtype == np.uint8 else np.float32
+    return np.stack([points[:-1], points[1:]], axis=1).astype(kind)
+
+
+def _along(time: np.ndarray, values: np.ndarray, times: np.ndarray) -> np.ndarray:
+    return np.stack([np.interp(times, time, values[:, k]) for k in range(values.shape[1])], axis=-1)

@@ -11,8 +11,8 @@ import sys
 
 import jax
 
-from lafr_mjx.experiments.adapt import record_of
-from lafr_mjx.experiments.batched_adaptation import BatchedAdaptation, Common, Member
+from lafr_mjx.ablation.batched_adaptation import BatchedAdaptation, Common, Member
+from lafr_mjx.adaptation.record import record_of
 from lafr_mjx.learner import adapt, methods, pretrain
 from lafr_mjx.learner.improve import Sizes
 from lafr_mjx.metrics import flight_metrics

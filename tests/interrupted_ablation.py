@@ -8,10 +8,10 @@ A program of its own, so that the tests can choose how JAX compiles.
 import sys
 from pathlib import Path
 
+from lafr_mjx.ablation.plan import Plan
+from lafr_mjx.ablation.table import AblationTable
+from lafr_mjx.ablation.work import work
 from lafr_mjx.experiments.ablate import Ablate
-from lafr_mjx.experiments.ablation_plan import Plan
-from lafr_mjx.experiments.ablation_table import AblationTable
-from lafr_mjx.experiments.ablation_work import work
 from lafr_mjx.learner.improve import Sizes
 
 SMALL = {

@@ -7,8 +7,8 @@ from functools import lru_cache
 import numpy as np
 from view_runs import flown
 
-from lafr_mjx.experiments.flown_runs import Collected, FlownRun
-from lafr_mjx.experiments.run_folder import RunFolder
+from lafr_mjx.report.flown_runs import Collected, FlownRun
+from lafr_mjx.runs.run_folder import RunFolder
 from lafr_mjx.tasks import load_task as read_task
 
 load_task = lru_cache(read_task)

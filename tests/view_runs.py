@@ -10,9 +10,9 @@ import subprocess
 import numpy as np
 import pytest
 
-from lafr_mjx.experiments.run_folder import RunFolder
 from lafr_mjx.reference import clock as clocks
 from lafr_mjx.reference.flatness import reference_state
+from lafr_mjx.runs.run_folder import RunFolder
 from lafr_mjx.tasks import load_task
 from lafr_mjx.types import CONTROL_DT, Rollout, State
 

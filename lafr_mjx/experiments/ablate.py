@@ -15,9 +15,9 @@ from lafr_mjx.output import check_writable, print_table, write_json
 if TYPE_CHECKING:
     from rich.progress import Progress
 
-    from lafr_mjx.experiments.ablation_cluster import Cluster
-    from lafr_mjx.experiments.ablation_plan import Plan
-    from lafr_mjx.experiments.ablation_table import AblationTable
+    from lafr_mjx.ablation.cluster import Cluster
+    from lafr_mjx.ablation.plan import Plan
+    from lafr_mjx.ablation.table import AblationTable
 
 
 def _also(alias: str) -> Any:
@@ -92,8 +92,8 @@ class Ablate:
         self._check()
         from rich.console import Console
 
-        from lafr_mjx.experiments.ablation_plan import Plan
-        from lafr_mjx.experiments.ablation_table import AblationTable
+        from lafr_mjx.ablation.plan import Plan
+        from lafr_mjx.ablation.table import AblationTable
 
         plan = Plan.of(self._asked())
         console = Console(highlight=False)
@@ -140,15 +140,15 @@ class Ablate:
                 if field.name in taken and getattr(self, field.name) != field.default:
                     raise InputError(f"--preset {self.preset}: sets {field.name} itself")
         if self.ray is not None:
-            from lafr_mjx.experiments.ablation_cluster import check_address
+            from lafr_mjx.ablation.cluster import check_address
 
             check_address(self.ray)
             if self.devices is not None:
                 raise InputError("--devices: with --ray, the cluster decides what flies where")
 
     def _asked(self) -> Any:
-        from lafr_mjx.experiments import ablation_plan as plans
-        from lafr_mjx.experiments.adaptation import full_path
+        from lafr_mjx.ablation import plan as plans
+        from lafr_mjx.adaptation.job import full_path
 
         many = self.plants > 1
         if self.preset is not None:
@@ -174,7 +174,7 @@ class Ablate:
     def _work(self, plan: Plan, table: AblationTable, console: Any) -> None:
         from contextlib import nullcontext
 
-        from lafr_mjx.experiments.ablation_cluster import Cluster
+        from lafr_mjx.ablation.cluster import Cluster
 
         cluster = nullcontext() if self.ray is None else Cluster(self.ray)
         with cluster as connected, _bar(console) as bar:
@@ -183,8 +183,8 @@ class Ablate:
     def _fly(
         self, plan: Plan, table: AblationTable, bar: Progress, cluster: Cluster | None
     ) -> None:
-        from lafr_mjx.experiments import ablation_chunk as chunks
-        from lafr_mjx.experiments.ablation_work import work
+        from lafr_mjx.ablation import chunk as chunks
+        from lafr_mjx.ablation.work import work
 
         left = sum(run.name not in table.done for run in plan.runs)
         if cluster is None:
@@ -205,8 +205,8 @@ class Ablate:
         )  # fmt: skip
 
     def _tell(self) -> None:
-        from lafr_mjx.experiments import ablation_summary as summary
-        from lafr_mjx.experiments.ablation_table import read_results
+        from lafr_mjx.ablation import summary as summary
+        from lafr_mjx.ablation.table import read_results
 
         results = read_results(self.out)
         groups = summary.groups_of(results)

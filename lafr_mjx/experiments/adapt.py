@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import time
-from dataclasses import asdict, dataclass, fields
+from dataclasses import dataclass, fields
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Literal
 
@@ -13,8 +13,8 @@ from lafr_mjx.errors import InputError, RunError
 from lafr_mjx.output import check_writable, write_json
 
 if TYPE_CHECKING:
-    from lafr_mjx.experiments.adaptation import AdaptationJob
-    from lafr_mjx.experiments.run_folder import RunFolder
+    from lafr_mjx.adaptation.job import AdaptationJob
+    from lafr_mjx.runs.run_folder import RunFolder
 
 MIN_HORIZON, MAX_HORIZON = 5, 200  # steps; beyond, programs take minutes to compile
 
@@ -84,8 +84,8 @@ class Adapt:
             raise InputError("--ats paper: differentiates a policy; 'geometric' has none")
         if not 0 <= self.seed < 2**31:
             raise InputError(f"--seed {self.seed}: must be from 0 to {2**31 - 1}")
-        from lafr_mjx.experiments.adaptation import AdaptationJob
-        from lafr_mjx.experiments.run_folder import RunFolder, read_config
+        from lafr_mjx.adaptation.job import AdaptationJob
+        from lafr_mjx.runs.run_folder import RunFolder, read_config
 
         if self.resume is not None:
             self._refuse_contradictions("resume", ("resume", "json"))
@@ -114,7 +114,7 @@ class Adapt:
 
     def _begin(self, job: AdaptationJob) -> None:
         """Fly a new run in a folder of its own."""
-        from lafr_mjx.experiments.run_folder import RunFolder
+        from lafr_mjx.runs.run_folder import RunFolder
 
         given = job.given
         name = f"{job.task.name}-{job.scenario.name}-{given['method']}-{given['seed']}"
@@ -134,7 +134,7 @@ class Adapt:
                 )
 
     def _work(self, folder: RunFolder, job: Any) -> None:
-        from lafr_mjx.experiments.adaptation_report import AdaptationReport
+        from lafr_mjx.adaptation.report import AdaptationReport
 
         report = AdaptationReport(folder, job)
         started = time.monotonic()
@@ -148,35 +148,3 @@ class Adapt:
         write_json(self.json, summary)
         if summary["crashes"]:
             raise RunError(f"{summary['crashes']} of {summary['iterations']} flights crashed")
-
-
-def record_of(metrics: Any, flown: Any, iteration: int, wall_s: float) -> dict[str, Any]:
-    """One line of `iterations.jsonl`."""
-    from lafr_mjx.learner.ats_verified import BOUND_NAMES
-
-    progress = flown.progress
-    figures = asdict(metrics)
-    return {
-        "iteration": iteration,
-        "flight_time_s": figures["flight_time_s"],
-        "time_scale": flown.time_scale,
-        "lap_time_s": figures["lap_time_s"],
-        "reference_lap_s": figures["reference_lap_s"],
-        "peak_speed_mps": figures["peak_speed_mps"],
-        "rmse_m": figures["rmse_m"],
-        "peak_error_m": figures["peak_error_m"],
-        "rate_saturation": figures["rate_saturation"],
-        "thrust_saturation": figures["thrust_saturation"],
-        "crashed": figures["crashed"],
-        "landmark_miss_m": figures["landmark_miss_m"],
-        "residual_loss": float(progress.residual_loss),
-        "predicted_peak_error_m": flown.predicted_error,
-        "bound_by": BOUND_NAMES[int(progress.bound_by)],
-        "inflation": float(progress.inflation),
-        "trust_region": float(progress.trust),
-        "new_policy": bool(progress.new_policy),
-        "candidates": [float(x) for x in progress.candidates],
-        "candidate_nominal_errors_m": [float(x) for x in progress.nominal_errors],
-        "candidate_stressed_errors_m": [float(x) for x in progress.stressed_errors],
-        "wall_s": wall_s,
-    }

@@ -48,7 +48,7 @@ class BenchAblate:
                 raise InputError(f"--{name} {value}: must be from 1 to 65536")
         from rich.console import Console
 
-        from lafr_mjx.experiments.ablation_speed import FLIGHTS, Measured, measure
+        from lafr_mjx.ablation.speed import FLIGHTS, Measured, measure
 
         console = Console(highlight=False)
         measured: dict[int, Measured] = {}

@@ -11,7 +11,7 @@ from lafr_mjx.errors import InputError, RunError
 from lafr_mjx.output import check_writable, print_table, write_json
 
 if TYPE_CHECKING:
-    from lafr_mjx.experiments.known_plants import Comparison
+    from lafr_mjx.fitting.known_plants import Comparison
 
 _MINUTE_S = 60.0
 _LABELS = {
@@ -47,7 +47,7 @@ class BenchFit:
         if not 0 <= self.seed < 2**31:
             raise InputError(f"--seed {self.seed}: must be from 0 to {2**31 - 1}")
         from lafr_mjx import compilation_cache
-        from lafr_mjx.experiments import known_plants
+        from lafr_mjx.fitting import known_plants
         from lafr_mjx.plant.vehicle import load_vehicle
 
         compilation_cache.enable()
@@ -92,10 +92,10 @@ class BenchFit:
         """A minute to train on and another flight to test on, by the command itself."""
         import json
 
-        from lafr_mjx.experiments import known_plants
         from lafr_mjx.experiments.fit import Fit
-        from lafr_mjx.experiments.rollout_file import save_rollout
+        from lafr_mjx.fitting import known_plants
         from lafr_mjx.plant.vehicle import load_vehicle
+        from lafr_mjx.runs.rollout_file import save_rollout
 
         vehicle = load_vehicle("lafr192")
         truths = known_plants.draw(1, self.seed) * 2

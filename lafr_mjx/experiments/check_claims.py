@@ -10,11 +10,11 @@ from typing import TYPE_CHECKING, Any, Literal
 from rich.console import Console
 
 from lafr_mjx.errors import InputError
-from lafr_mjx.experiments.paper_plan import PAPER_RUNS
 from lafr_mjx.output import check_writable, write_json
+from lafr_mjx.report.paper_plan import PAPER_RUNS
 
 if TYPE_CHECKING:
-    from lafr_mjx.experiments.claims import Row
+    from lafr_mjx.report.claims import Row
 
 _ALL_SEEDS, _ALL_PLANTS = (0, 1, 2), 16
 _QUICK_SEEDS, _QUICK_PLANTS = (0,), 4
@@ -50,9 +50,9 @@ class CheckClaims:
         check_writable(self.json)
         if not 1 <= self.processes <= 256:
             raise InputError(f"--processes {self.processes}: must be from 1 to 256")
-        from lafr_mjx.experiments import claims
-        from lafr_mjx.experiments.adaptation_batch import finished
-        from lafr_mjx.experiments.batch_progress import fly_with_progress
+        from lafr_mjx.ablation.batch_progress import fly_with_progress
+        from lafr_mjx.adaptation.batch import finished
+        from lafr_mjx.report import claims
 
         seeds, plants = (_QUICK_SEEDS, _QUICK_PLANTS) if self.quick else (_ALL_SEEDS, _ALL_PLANTS)
         plan = claims.Plan(seeds, plants, self.engine)

@@ -69,8 +69,9 @@ class Fit:
         """Read, check, fit, test, report."""
         self._check()
         check_writable(self.json)
-        from lafr_mjx.experiments import fit_report, fitting
-        from lafr_mjx.experiments.compile_timer import CompileTimer
+        from lafr_mjx.compile_timer import CompileTimer
+        from lafr_mjx.fitting import fitting
+        from lafr_mjx.fitting import report as fit_report
         from lafr_mjx.plant.vehicle import load_vehicle
 
         vehicle = load_vehicle(self.vehicle)

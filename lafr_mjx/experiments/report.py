@@ -43,8 +43,8 @@ class Report:
         """Read everything, draw, write."""
         from rich.console import Console
 
-        from lafr_mjx.experiments import report_file
-        from lafr_mjx.experiments.flown_runs import collect
+        from lafr_mjx.report import report_file
+        from lafr_mjx.report.flown_runs import collect
 
         report_file.check_target(self.out)
         bounds = [read_bounds(path) for path in self.bounds]
@@ -62,9 +62,9 @@ class Report:
 
 def build(collected: Any, bounds: Sequence[dict[str, Any]]) -> Page:
     """The whole report as data."""
-    from lafr_mjx.experiments import report_appendix as appendix
-    from lafr_mjx.experiments import report_sections as parts
-    from lafr_mjx.experiments.report_material import Material
+    from lafr_mjx.report import appendix as appendix
+    from lafr_mjx.report import sections as parts
+    from lafr_mjx.report.material import Material
     from lafr_mjx.view.page import Page
 
     runs = collected.runs

@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Literal
 from rich.console import Console
 
 from lafr_mjx.errors import InputError, RunError
-from lafr_mjx.experiments.paper_plan import (
+from lafr_mjx.report.paper_plan import (
     BOUND_TASKS,
     PAPER_RUNS,
     QUICK_SEEDS,
@@ -18,7 +18,7 @@ from lafr_mjx.experiments.paper_plan import (
 )
 
 if TYPE_CHECKING:
-    from lafr_mjx.experiments.adaptation_batch import RunSpec
+    from lafr_mjx.adaptation.batch import RunSpec
 
 
 @dataclass
@@ -54,9 +54,9 @@ class Reproduce:
 
     def run(self) -> None:
         """Fly what is missing, compute what is missing, write the report."""
-        from lafr_mjx.experiments import report_file
-        from lafr_mjx.experiments.adaptation_batch import finished
-        from lafr_mjx.experiments.batch_progress import fly_with_progress
+        from lafr_mjx.ablation.batch_progress import fly_with_progress
+        from lafr_mjx.adaptation.batch import finished
+        from lafr_mjx.report import report_file
 
         plan = self._plan()
         specs = plan.specs()
@@ -123,7 +123,7 @@ class Reproduce:
     def _report(self, specs: list[RunSpec], files: list[Path], console: Console) -> None:
         """Only of the runs of this plan: the folder may hold others, e.g. of random plants."""
         from lafr_mjx.experiments.report import Report
-        from lafr_mjx.experiments.run_folder import RunFolder
+        from lafr_mjx.runs.run_folder import RunFolder
 
         there = [self.out / s.name for s in specs if (self.out / s.name / "config.toml").is_file()]
         with_flights = tuple(path for path in there if RunFolder.open(path).iterations())

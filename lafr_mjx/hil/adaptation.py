@@ -22,9 +22,9 @@ from lafr_mjx.hil.session import BrokenOffError
 if TYPE_CHECKING:
     from collections.abc import Callable
 
-    from lafr_mjx.experiments.run_folder import RunFolder
     from lafr_mjx.hil.learner_process import LearnerProcess
     from lafr_mjx.hil.session import Session
+    from lafr_mjx.runs.run_folder import RunFolder
     from lafr_mjx.types import Rollout
 
 _DOWN_S = 60.0  # hover, landing, off

@@ -22,9 +22,9 @@ from lafr_mjx.hil.session import Session
 
 if TYPE_CHECKING:
     from lafr_mjx.control.policy import Policy
-    from lafr_mjx.experiments.run_folder import RunFolder
     from lafr_mjx.hil.learner_faults import LearnerFault
     from lafr_mjx.hil.profile import Profile
+    from lafr_mjx.runs.run_folder import RunFolder
     from lafr_mjx.tasks import Task
 
 

@@ -45,9 +45,9 @@ class RemotePlant:
         self, run: int, controller: Any, path: Any, clock: Any, seconds: float
     ) -> tuple[int, Rollout]:
         """Ask for a flight and wait for it."""
-        from lafr_mjx.experiments.rollout_file import load_rollout
         from lafr_mjx.hil.legs import save_leg
         from lafr_mjx.hil.plant import leg_of
+        from lafr_mjx.runs.rollout_file import load_rollout
 
         leg = leg_of(run, controller, path, clock, seconds, self._seed, lap_on=True)
         self._console.send({"fly": str(save_leg(self._folder, leg)), "number": run})
@@ -105,8 +105,8 @@ def work(setup: LearnerSetup, console: Console, folder: Path) -> None:
     import jax
 
     from lafr_mjx import compilation_cache
+    from lafr_mjx.adaptation.record import record_of
     from lafr_mjx.control.policy_file import save_policy
-    from lafr_mjx.experiments.adapt import record_of
     from lafr_mjx.hil.legs import fastest_time_scale
     from lafr_mjx.hil.plant import leg_of
     from lafr_mjx.hil.profile import load_profile

@@ -6,11 +6,11 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from lafr_mjx.experiments.adaptation_report import AdaptationReport
+from lafr_mjx.adaptation.report import AdaptationReport
 
 if TYPE_CHECKING:
-    from lafr_mjx.experiments.run_folder import RunFolder
     from lafr_mjx.hil.profile import Profile
+    from lafr_mjx.runs.run_folder import RunFolder
     from lafr_mjx.tasks import Task
     from lafr_mjx.types import Rollout
 
@@ -87,7 +87,7 @@ class AdaptationTable(AdaptationReport):
     def __init__(self, folder: RunFolder) -> None:
         from rich.console import Console
 
-        from lafr_mjx.experiments.adaptation import AdaptationJob
+        from lafr_mjx.adaptation.job import AdaptationJob
 
         self.folder = folder
         given = folder.config["run"]

@@ -19,7 +19,7 @@ if TYPE_CHECKING:
 
 def read_rollout(path: Path) -> RawLog:
     """One flight: what was sensed at 100 Hz and what was sent at 50 Hz; never the truth."""
-    from lafr_mjx.experiments.rollout_file import load_rollout
+    from lafr_mjx.runs.rollout_file import load_rollout
 
     return of_rollout(load_rollout(path), path)
 
@@ -60,7 +60,7 @@ def of_rollout(rollout: Rollout, path: Path) -> RawLog:
 
 def read_run_folder(path: Path) -> list[RawLog]:
     """Every flight of a run, in order."""
-    from lafr_mjx.experiments.run_folder import RunFolder
+    from lafr_mjx.runs.run_folder import RunFolder
 
     folder = RunFolder.open(path)
     numbers = folder.rollout_numbers()

@@ -42,7 +42,7 @@ if TYPE_CHECKING:
 
     from matplotlib.axes import Axes
 
-    from lafr_mjx.experiments.run_folder import RunFolder
+    from lafr_mjx.runs.run_folder import RunFolder
     from lafr_mjx.types import Rollout
 
 ITERATION_MAP = "viridis_r"

@@ -9,11 +9,11 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from lafr_mjx.errors import InputError
-from lafr_mjx.experiments import carried_files, rollout_file
-from lafr_mjx.experiments.run_folder import RunFolder
 from lafr_mjx.plant.scenario import Scenario, load_scenario
 from lafr_mjx.plant.vehicle import Vehicle, load_vehicle
 from lafr_mjx.reference.path import derivatives
+from lafr_mjx.runs import carried_files, rollout_file
+from lafr_mjx.runs.run_folder import RunFolder
 from lafr_mjx.tasks import Task, load_task
 from lafr_mjx.view.flights import Flight, flight_of
 

@@ -18,7 +18,6 @@ from waiting import wait_for
 
 from lafr_mjx.control.policy_file import load_policy
 from lafr_mjx.errors import InputError, RunError
-from lafr_mjx.experiments.run_folder import RunFolder
 from lafr_mjx.hil.bags import flights as bagged
 from lafr_mjx.hil.bags import read_records
 from lafr_mjx.hil.commands.compare import compared
@@ -28,6 +27,7 @@ from lafr_mjx.hil.learner_faults import split
 from lafr_mjx.hil.learner_setup import LearnerSetup
 from lafr_mjx.hil.profile import load_profile
 from lafr_mjx.resources import data_folder
+from lafr_mjx.runs.run_folder import RunFolder
 from lafr_mjx.tasks import load_task
 
 EFFORT = (40, 32, 6, 8, 12)  # fields of Sizes: seconds instead of many seconds
@@ -251,7 +251,7 @@ def test_no_learner_is_left_behind(tmp_path):
 
 
 def test_a_flight_cannot_be_resumed():
-    from lafr_mjx.experiments.adaptation import AdaptationJob
+    from lafr_mjx.adaptation.job import AdaptationJob
 
     config = Fly(scenario="wind5", seed=100)._config(load_profile("sim"))
     assert config["run"]["engine"] == "hil" and config["hil"]["learns"]

@@ -15,11 +15,11 @@ import local_cluster
 import pytest
 from interrupted_ablation import SMALL
 
+from lafr_mjx.ablation.plan import Plan
+from lafr_mjx.ablation.table import read_results
 from lafr_mjx.experiments.ablate import Ablate
-from lafr_mjx.experiments.ablation_plan import Plan
-from lafr_mjx.experiments.ablation_table import read_results
-from lafr_mjx.experiments.rollout_file import load_rollout
 from lafr_mjx.metrics import flight_metrics
+from lafr_mjx.runs.rollout_file import load_rollout
 
 SCRIPT = Path(__file__).parents[1] / "batched_runs.py"
 INTERRUPTED = Path(__file__).parents[1] / "interrupted_ablation.py"

@@ -6,11 +6,11 @@ import jax
 import numpy as np
 import pytest
 
+from lafr_mjx.adaptation.job import AdaptationJob
 from lafr_mjx.control.policy_file import load_policy
 from lafr_mjx.errors import InputError
-from lafr_mjx.experiments.adaptation import AdaptationJob
-from lafr_mjx.experiments.run_folder import RunFolder
 from lafr_mjx.learner import adapt
+from lafr_mjx.runs.run_folder import RunFolder
 
 RUN = {
     "task": "figure8",

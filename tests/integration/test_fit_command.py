@@ -13,11 +13,11 @@ import numpy as np
 import pytest
 
 from lafr_mjx import cli
-from lafr_mjx.experiments import known_plants
-from lafr_mjx.experiments.adaptation import AdaptationJob
-from lafr_mjx.experiments.rollout_file import save_rollout
+from lafr_mjx.adaptation.job import AdaptationJob
+from lafr_mjx.fitting import known_plants
 from lafr_mjx.plant.scenario import load_scenario
 from lafr_mjx.plant.vehicle import load_vehicle
+from lafr_mjx.runs.rollout_file import save_rollout
 
 RUNS, SEED = 10, 100
 

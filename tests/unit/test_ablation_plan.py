@@ -8,12 +8,12 @@ from pathlib import Path
 
 import pytest
 
+from lafr_mjx.ablation import plan as plans
+from lafr_mjx.ablation import sweep as sweeps
+from lafr_mjx.ablation.chunk import split
+from lafr_mjx.ablation.plan import Asked, Block, Plan
 from lafr_mjx.errors import InputError
-from lafr_mjx.experiments import ablation_plan as plans
-from lafr_mjx.experiments import ablation_sweep as sweeps
 from lafr_mjx.experiments.ablate import Ablate
-from lafr_mjx.experiments.ablation_chunk import split
-from lafr_mjx.experiments.ablation_plan import Asked, Block, Plan
 from lafr_mjx.plant.scenario import load_scenario
 
 SMALL = Asked((Block("figure8", ("nominal", "wind5"), ("ours", "baseline")),), seeds=(0, 1))

@@ -6,8 +6,8 @@ import math
 
 import pytest
 
-from lafr_mjx.experiments.ablation_summary import Spread, groups_of, lines_about_plants
-from lafr_mjx.experiments.ablation_table import RunResult
+from lafr_mjx.ablation.summary import Spread, groups_of, lines_about_plants
+from lafr_mjx.ablation.table import RunResult
 
 
 def plant(number, lap, crashes=0):

@@ -6,11 +6,11 @@ import json
 
 import pytest
 
+from lafr_mjx.ablation.plan import Asked, Block, Plan
+from lafr_mjx.ablation.summary import groups_of, table_rows
+from lafr_mjx.ablation.table import AblationTable, RunResult, read_results
 from lafr_mjx.errors import InputError
 from lafr_mjx.experiments.ablate import Ablate
-from lafr_mjx.experiments.ablation_plan import Asked, Block, Plan
-from lafr_mjx.experiments.ablation_summary import groups_of, table_rows
-from lafr_mjx.experiments.ablation_table import AblationTable, RunResult, read_results
 
 PLAN = Plan.of(Asked((Block("figure8", ("nominal",), ("ours", "lotf")),), seeds=(0,)))
 

@@ -7,11 +7,11 @@ import tomllib
 
 import pytest
 
+from lafr_mjx.adaptation.job import AdaptationJob
 from lafr_mjx.errors import InputError
-from lafr_mjx.experiments import carried_files
-from lafr_mjx.experiments.adaptation import AdaptationJob
-from lafr_mjx.experiments.toml_text import toml_text
 from lafr_mjx.resources import data_folder
+from lafr_mjx.runs import carried_files
+from lafr_mjx.runs.toml_text import toml_text
 
 RUN = {
     "task": "figure8", "scenario": "wind5", "vehicle": "lafr192", "method": "ours", "seed": 100,

@@ -6,9 +6,9 @@ import json
 
 import pytest
 
-from lafr_mjx.experiments import claims
-from lafr_mjx.experiments.adaptation_batch import RunSpec
-from lafr_mjx.experiments.run_folder import RunFolder
+from lafr_mjx.adaptation.batch import RunSpec
+from lafr_mjx.report import claims
+from lafr_mjx.runs.run_folder import RunFolder
 
 PLAN = claims.Plan(seeds=(0,), plants=2, engine="freebody")
 

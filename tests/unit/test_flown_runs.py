@@ -5,11 +5,11 @@ from __future__ import annotations
 import pytest
 from report_runs import record, write_run
 
+from lafr_mjx.ablation.table import AblationTable, RunResult
+from lafr_mjx.adaptation.batch import RunSpec, finished
 from lafr_mjx.errors import InputError
-from lafr_mjx.experiments.ablation_table import AblationTable, RunResult
-from lafr_mjx.experiments.adaptation_batch import RunSpec, finished
-from lafr_mjx.experiments.flown_runs import collect
-from lafr_mjx.experiments.run_folder import RunFolder
+from lafr_mjx.report.flown_runs import collect
+from lafr_mjx.runs.run_folder import RunFolder
 
 SHORT = RunSpec("figure8", "wind5", iterations=2, engine="freebody")
 

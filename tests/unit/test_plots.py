@@ -8,9 +8,9 @@ from matplotlib.figure import Figure
 from matplotlib.image import imread
 
 from lafr_mjx.errors import InputError, RunError
-from lafr_mjx.experiments.run_folder import RunFolder
 from lafr_mjx.reference import clock as clocks
 from lafr_mjx.reference.flatness import reference_state
+from lafr_mjx.runs.run_folder import RunFolder
 from lafr_mjx.tasks import load_task
 from lafr_mjx.types import CONTROL_DT, Rollout, State
 from lafr_mjx.view import plots

@@ -8,12 +8,12 @@ import re
 import pytest
 from report_runs import write_run
 
+from lafr_mjx.adaptation.batch import RunSpec
 from lafr_mjx.errors import InputError
-from lafr_mjx.experiments.adaptation_batch import RunSpec
-from lafr_mjx.experiments.paper_plan import PaperPlan
 from lafr_mjx.experiments.report import Report
-from lafr_mjx.experiments.report_sections import SECTIONS
 from lafr_mjx.experiments.reproduce import Reproduce
+from lafr_mjx.report.paper_plan import PaperPlan
+from lafr_mjx.report.sections import SECTIONS
 
 WIND = RunSpec("figure8", "wind5", iterations=3, engine="freebody", seed=100)
 

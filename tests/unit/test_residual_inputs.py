@@ -11,7 +11,7 @@ from log_flights import fly, raw_log
 from lafr_mjx import mlp, so3
 from lafr_mjx.control.policy import create_policy
 from lafr_mjx.errors import InputError
-from lafr_mjx.experiments import fit_state
+from lafr_mjx.fitting import state as fit_state
 from lafr_mjx.learner import adapt, methods
 from lafr_mjx.learner.improve import LearnerSettings
 from lafr_mjx.logs.resample import uniform

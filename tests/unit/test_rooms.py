@@ -12,13 +12,37 @@ import lafr_mjx
 PACKAGE = Path(lafr_mjx.__file__).parent
 
 # What each room must not know. The learner, its model and the references never see the truth.
+COMMANDS = (
+    "experiments",
+    "view",
+    "hil",
+    "cli",
+    "adaptation",
+    "ablation",
+    "report",
+    "fitting",
+    "runs",
+)
 FORBIDDEN = {
-    "reference": ("plant", "model", "learner", "experiments", "view", "hil", "cli", "control"),
-    "control": ("plant", "model", "learner", "experiments", "view", "hil", "cli"),
-    "model": ("plant", "learner", "experiments", "view", "hil", "cli"),
-    "learner": ("plant", "experiments", "view", "hil", "cli"),
-    "plant": ("model", "learner", "experiments", "view", "hil", "cli"),
-}
+    "reference": ("plant", "model", "learner", "control", *COMMANDS),
+    "control": ("plant", "model", "learner", *COMMANDS),
+    "model": ("plant", "learner", *COMMANDS),
+    "learner": ("plant", *COMMANDS),
+    "plant": ("model", "learner", *COMMANDS),
+    "bounds": ("model", "learner", "control", *COMMANDS),
+    "logs": ("plant", "learner", "control", "experiments", "view", "hil", "cli"),
+    "envs": ("model", "learner", "experiments", "hil", "cli"),
+    "runs": ("plant", "model", "learner", "experiments", "view", "hil", "cli"),
+    "adaptation": ("experiments", "hil", "cli", "ablation", "report"),
+    "ablation": ("experiments", "hil", "cli", "report"),
+    "report": ("experiments", "hil", "cli"),
+    "fitting": ("experiments", "hil", "cli", "ablation", "report"),
+    "view": ("experiments", "hil", "cli"),
+    "experiments": ("hil", "cli"),
+    # The software drone stands for a stranger's: it shares the messages and the plant with us.
+    "hil/drone": ("learner", "model", "control", "reference", "experiments", "hil.node",
+                  "hil.control", "hil.logic", "hil.link", "hil.safety", "hil.reactor"),
+}  # fmt: skip
 # What the drone's control process imports: nothing of it may pull in JAX.
 WITHOUT_JAX = (
     "lafr_mjx",

@@ -24,8 +24,8 @@ import numpy as np
 import pytest
 
 from lafr_mjx.errors import InputError, RunError
-from lafr_mjx.experiments.run_folder import SCHEMA_VERSION, RunFolder
-from lafr_mjx.experiments.toml_text import toml_text
+from lafr_mjx.runs.run_folder import SCHEMA_VERSION, RunFolder
+from lafr_mjx.runs.toml_text import toml_text
 from lafr_mjx.types import Reference, Rollout, State
 
 CONFIG = {
@@ -458,7 +458,7 @@ import numpy as np
 import orbax.checkpoint
 sys.path.insert(0, sys.argv[2])
 from test_run_folder import CONFIG, rollout
-from lafr_mjx.experiments.run_folder import SCHEMA_VERSION, RunFolder
+from lafr_mjx.runs.run_folder import SCHEMA_VERSION, RunFolder
 from pathlib import Path
 
 def go_on(path, log):

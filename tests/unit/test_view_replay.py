@@ -12,12 +12,12 @@ from view_runs import TASK, flown, run_config, write_run
 
 from lafr_mjx import so3
 from lafr_mjx.errors import InputError
-from lafr_mjx.experiments.rollout_file import save_rollout
-from lafr_mjx.experiments.run_folder import RunFolder
 from lafr_mjx.plant.scenario import load_scenario
 from lafr_mjx.plant.vehicle import load_vehicle
 from lafr_mjx.reference import clock as clocks
 from lafr_mjx.reference.path import derivatives
+from lafr_mjx.runs.rollout_file import save_rollout
+from lafr_mjx.runs.run_folder import RunFolder
 from lafr_mjx.tasks import load_task
 from lafr_mjx.view.flights import SPIN_SHOWN, flight_of, jets
 from lafr_mjx.view.replay import load_replay

@@ -79,7 +79,7 @@ class Compare:
             raise RunError(f"through the wire: {figures['why']}")
 
     def _check_same(self) -> None:
-        from lafr_mjx.experiments.run_folder import RunFolder
+        from lafr_mjx.runs.run_folder import RunFolder
 
         assert self.simulated is not None
         given = RunFolder.open(self.simulated).config.get("run", {})

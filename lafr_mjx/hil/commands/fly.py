@@ -67,13 +67,13 @@ class Fly:
     def run(self) -> None:
         """Fly and print a table with a row per flight."""
         from lafr_mjx.control.policy_file import load_policy
-        from lafr_mjx.experiments.run_folder import RunFolder
         from lafr_mjx.hil.flights import Flights, fly_adaptation, fly_fixed
         from lafr_mjx.hil.learner_faults import split
         from lafr_mjx.hil.operator import confirm_checklist, require_person
         from lafr_mjx.hil.profile import check_vehicle, load_profile
         from lafr_mjx.plant.scenario import load_scenario
         from lafr_mjx.plant.vehicle import load_vehicle
+        from lafr_mjx.runs.run_folder import RunFolder
         from lafr_mjx.tasks import load_task
 
         check_writable(self.json)
@@ -137,7 +137,7 @@ class Fly:
             raise InputError(f"{profile.path}: this task cannot be flown there: {trouble}")
 
     def _config(self, profile: Profile) -> dict[str, Any]:
-        from lafr_mjx.experiments.adaptation import AdaptationJob
+        from lafr_mjx.adaptation.job import AdaptationJob
 
         fixed = "policy" if self.policy else "geometric"
         job = AdaptationJob.build(

@@ -33,11 +33,11 @@ class Replay:
 
     def run(self) -> None:
         """Read, print, write."""
-        from lafr_mjx.experiments.rollout_file import save_rollout
         from lafr_mjx.hil.bags import flights, read_records, write_bag
         from lafr_mjx.hil.profile import load_profile
         from lafr_mjx.hil.report import flight_rows
         from lafr_mjx.output import print_table
+        from lafr_mjx.runs.rollout_file import save_rollout
 
         for name, path in (("--out", self.out), ("--bag", self.bag)):
             if path is not None and path.exists():

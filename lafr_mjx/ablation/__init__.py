@@ -1,0 +1,1 @@
+"""Many adaptations as one batch: plan, program, chunks, table."""

@@ -1,0 +1,169 @@
+"""A chunk of an ablation: runs that go through one program together and are stored together."""
+
+from __future__ import annotations
+
+import os
+from typing import TYPE_CHECKING, Any, NamedTuple
+
+from lafr_mjx.errors import RunError
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Sequence
+
+    from lafr_mjx.ablation.batched_adaptation import BatchedAdaptation
+    from lafr_mjx.ablation.plan import Plan, Run
+    from lafr_mjx.learner.improve import Sizes
+    from lafr_mjx.plant.scenario import Scenario
+    from lafr_mjx.tasks import Task
+    from lafr_mjx.types import Rollout
+
+ON_ACCELERATOR = 64
+"""Runs per accelerator at once, by default."""
+
+_GEOMETRIC = "geometric"
+
+
+class Chunk(NamedTuple):
+    """All that is needed to fly some runs, here or on another machine."""
+
+    vehicle: str
+    task: Task
+    engine: str
+    rule: str
+    sizes: Sizes
+    iterations: int
+    keep: tuple[int, ...]  # flights to keep; -1 is the last
+    names: tuple[str, ...]
+    scenarios: tuple[Scenario, ...]
+    methods: tuple[str, ...]
+    seeds: tuple[int, ...]
+    policies: dict[int, Any]  # of the task, by seed; the classical controller needs none
+    size: int  # runs that the program is made for
+
+
+class FlownRun(NamedTuple):
+    """What came of one run."""
+
+    name: str
+    iterations: list[dict[str, Any]]
+    flights: dict[int, Rollout]
+
+
+def split(runs: Sequence[Run], size: int) -> list[tuple[list[Run], int]]:
+    """Chunks of runs that can share a program, and the number that the program is made for.
+
+    They have one task and one kind of controller; only the last chunk of a kind is filled up.
+    """
+    kinds: dict[tuple[str, bool], list[Run]] = {}
+    for run in runs:
+        kinds.setdefault((run.task, run.method == _GEOMETRIC), []).append(run)
+    return [
+        (kind[i : i + size], min(size, len(kind)))
+        for kind in kinds.values()
+        for i in range(0, len(kind), size)
+    ]
+
+
+def chunk_of(
+    plan: Plan, runs: Sequence[Run], policies: dict[int, Any], keep: tuple[int, ...], size: int
+) -> Chunk:
+    """The chunk of these runs; `policies` are the base policies of its task."""
+    asked = plan.asked
+    seeds = tuple(run.seed for run in runs)
+    return Chunk(
+        vehicle=asked.vehicle,
+        task=plan.tasks[runs[0].task],
+        engine=asked.engine,
+        rule=asked.ats,
+        sizes=asked.sizes,
+        iterations=asked.iterations,
+        keep=keep,
+        names=tuple(run.name for run in runs),
+        scenarios=tuple(plan.scenario(run) for run in runs),
+        methods=tuple(run.method for run in runs),
+        seeds=seeds,
+        policies=policies,
+        size=size,
+    )
+
+
+def fly_chunk(
+    chunk: Chunk, devices: int | None = None, told: Callable[[int], None] = lambda flights: None
+) -> list[FlownRun]:
+    """Fly all runs of a chunk to their ends; `told` hears of flights that were made."""
+    import jax
+
+    from lafr_mjx.ablation.batched_adaptation import BatchedAdaptation, Common, Member
+    from lafr_mjx.control.geometric import geometric_controller
+    from lafr_mjx.learner import methods
+    from lafr_mjx.plant.vehicle import load_vehicle
+
+    vehicle = load_vehicle(chunk.vehicle)
+    classical = geometric_controller(vehicle.limits)
+    members = [
+        Member(
+            scenario, methods.settings_of(method), classical if method == _GEOMETRIC
+            else chunk.policies[seed], seed,
+        )
+        for scenario, method, seed in zip(chunk.scenarios, chunk.methods, chunk.seeds, strict=True)
+    ]  # fmt: skip
+    common = Common(vehicle, chunk.task, chunk.engine, chunk.rule, chunk.sizes)  # type: ignore[arg-type]
+    batch = BatchedAdaptation(
+        common, members, devices=min(devices or len(jax.devices()), chunk.size), size=chunk.size
+    )
+    kept = {number % chunk.iterations for number in chunk.keep if number < chunk.iterations}
+    flown = [FlownRun(name, [], {}) for name in chunk.names]
+    for number in range(chunk.iterations):
+        records, rollouts = _step(batch)
+        for run, record, rollout in zip(flown, records, rollouts, strict=True):
+            run.iterations.append(record)
+            if number in kept:
+                run.flights[number] = rollout
+        told(len(members))
+    return flown
+
+
+def _step(batch: BatchedAdaptation) -> tuple[list[dict[str, Any]], list[Rollout]]:
+    import jax
+
+    try:
+        return batch.step()
+    except jax.errors.JaxRuntimeError as error:
+        if "RESOURCE_EXHAUSTED" not in str(error):
+            raise
+        raise RunError(
+            f"a chunk of {len(batch.members)} runs does not fit the memory; what is finished is "
+            f"stored: go on with a smaller --chunk"
+        ) from error
+
+
+def use_all_cores(wanted: int | None) -> None:
+    """Before JAX starts: on CPU each core becomes a device of its own, with one thread.
+
+    So runs, which never wait for each other, are what the cores share, not the parts of one.
+    """
+    import jax
+
+    flags = os.environ.get("XLA_FLAGS", "")
+    if "xla_force_host_platform_device_count" in flags:
+        return  # the user's own choice
+    cores = wanted or len(os.sched_getaffinity(0))
+    try:
+        jax.config.update("jax_num_cpu_devices", cores)
+    except RuntimeError:
+        return  # JAX has begun already; its devices are what they are
+    if cores > 1:
+        os.environ["XLA_FLAGS"] = f"{flags} --xla_cpu_multi_thread_eigen=false".strip()
+
+
+def usual_size(runs: int, devices: int) -> int:
+    """Runs per chunk: one for each core, or as many as an accelerator usually has room for.
+
+    One run per core does the work of single runs and no more: a batch of one pays for no
+    batched products of small matrices.
+    """
+    import jax
+
+    each = 1 if jax.devices()[0].platform == "cpu" else ON_ACCELERATOR
+    even = -(-runs // devices)  # so that the last chunk is not padded more than need be
+    return devices * max(1, min(each, even))

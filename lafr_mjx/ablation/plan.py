@@ -1,0 +1,195 @@
+"""What an ablation flies: methods × scenarios × seeds × plants × swept values, as single runs."""
+
+from __future__ import annotations
+
+import shlex
+from collections import Counter
+from dataclasses import dataclass, field
+from typing import TYPE_CHECKING, Any, NamedTuple
+
+from lafr_mjx.ablation import sweep as sweeps
+from lafr_mjx.ablation.sweep import Point, Sweep
+from lafr_mjx.adaptation.job import AdaptationJob, full_path
+from lafr_mjx.errors import InputError
+from lafr_mjx.learner import methods
+from lafr_mjx.learner.improve import Sizes
+from lafr_mjx.plant.engine import build_engine
+from lafr_mjx.plant.vehicle import Vehicle, load_vehicle
+from lafr_mjx.tasks import Task, load_task
+
+if TYPE_CHECKING:
+    from pathlib import Path
+
+    from lafr_mjx.plant.scenario import Scenario
+
+PAPER_METHODS = ("ours", "baseline", "lotf", "anchor-only", "residual-only")
+PAPER_SCENARIOS = ("nominal", "wind5")
+PAPER_SEEDS = (0, 1, 2)
+
+
+class Block(NamedTuple):
+    """Every method on one task in every one of some scenarios."""
+
+    task: str
+    scenarios: tuple[str, ...]
+    methods: tuple[str, ...]
+
+
+def paper_blocks() -> list[Block]:
+    """The simulation section of the paper: five methods on the figure-8, ours elsewhere."""
+    ours = ("ours",)
+    return [
+        Block("figure8", PAPER_SCENARIOS, PAPER_METHODS),
+        Block("figure8", ("payload", "propeller", "combined"), ours),
+        Block("shuttle", ("nominal",), ours),
+        Block("inspection", ("",), ours),
+    ]
+
+
+class Run(NamedTuple):
+    """One adaptation of the ablation."""
+
+    task: str
+    scenario: str
+    method: str
+    seed: int
+    plant: int
+    sweep: Point
+    name: str  # unlike any other's
+
+
+@dataclass(frozen=True)
+class Asked:
+    """What defines the runs of an ablation."""
+
+    blocks: tuple[Block, ...]
+    seeds: tuple[int, ...] = PAPER_SEEDS
+    plants: int = 1
+    sweep: tuple[str, ...] = ()
+    iterations: int = 12
+    ats: str = "verified"
+    engine: str = "mjx"
+    vehicle: str = "lafr192"
+    sizes: Sizes = field(default_factory=Sizes)  # of the learner's batches and steps
+
+
+@dataclass(frozen=True)
+class Plan:
+    """All runs, with what they need, checked."""
+
+    asked: Asked
+    vehicle: Vehicle
+    runs: list[Run] = field(default_factory=list)
+    tasks: dict[str, Task] = field(default_factory=dict)
+    swept: dict[tuple[str, Point], sweeps.SweptScenario] = field(default_factory=dict)
+
+    @staticmethod
+    def of(asked: Asked) -> Plan:
+        """Load and check everything before anything is flown."""
+        _check(asked)
+        plan = Plan(asked, load_vehicle(asked.vehicle))
+        if asked.engine == "freebody":  # does not take every vehicle
+            build_engine(plan.vehicle, "freebody")
+        points = list(sweeps.points([Sweep.parse(text) for text in asked.sweep]))
+        for block in asked.blocks:
+            task = plan.tasks.setdefault(block.task, load_task(block.task, plan.vehicle.limits))
+            for scenario in (name or task.scenario for name in block.scenarios):
+                for point in points:
+                    plan._add(block, task, scenario, point)
+        for name, count in Counter(run.name for run in plan.runs).items():
+            if count > 1:
+                raise InputError(f"the run {name} is asked for {count} times; name each thing once")
+        return plan
+
+    def _add(self, block: Block, task: Task, scenario: str, point: Point) -> None:
+        known = self.swept.setdefault((scenario, point), sweeps.at(scenario, point)).scenario
+        if self.asked.plants > 1 and not known.randomised:
+            raise InputError(
+                f"--plants {self.asked.plants}: the scenario '{scenario}' is the same for every "
+                f"plant; take one with ranges, such as 'randomised'"
+            )
+        for seed in self.asked.seeds:
+            for plant in range(self.asked.plants):
+                for method in block.methods:
+                    words = [task.name, known.name, method, f"seed{seed}"]
+                    words += [f"plant{plant}"] if known.randomised else []
+                    name = "-".join(words)
+                    self.runs.append(Run(block.task, scenario, method, seed, plant, point, name))
+
+    def scenario(self, run: Run) -> Scenario:
+        """What this run flies in, drawn if it is random."""
+        return self.swept[run.scenario, run.sweep].scenario.drawn(run.seed, run.plant)
+
+    def scenario_files(self) -> dict[str, str]:
+        """Texts of the scenario files of the swept points, by name."""
+        return {swept.file: swept.text for swept in self.swept.values() if swept.file}
+
+    def command(self, run: Run, folder: Path) -> str:
+        """The command that repeats one run by itself."""
+        file = self.swept[run.scenario, run.sweep].file
+        scenario = str(folder / "scenarios" / file) if file else run.scenario
+        asked = self.asked
+        words = ["lafr-mjx", "adapt", run.task, "--scenario", scenario, "--method", run.method]
+        words += ["--seed", run.seed, "--plant", run.plant, "--iterations", asked.iterations]
+        words += ["--engine", asked.engine, "--ats", asked.ats]
+        words += ["--vehicle", asked.vehicle] if asked.vehicle != Asked.vehicle else []
+        return shlex.join(str(word) for word in words)
+
+    def digests(self) -> dict[str, str]:
+        """Fingerprints of the files that the runs are made of, to notice that one was edited."""
+        found: dict[str, str] = {}
+        for run in self.runs:
+            where = f"{run.scenario} {sweeps.text_of(run.sweep)}".strip()
+            keys = {"task": run.task, "scenario": where, "vehicle": self.asked.vehicle}
+            if all(f"{kind} {name}" in found for kind, name in keys.items()):
+                continue
+            job = AdaptationJob({}, self.tasks[run.task], self.scenario(run), self.vehicle)
+            for kind, digest in job.digests().items():
+                found.setdefault(f"{kind} {keys[kind]}", digest)
+        return found
+
+    def config(self) -> dict[str, Any]:
+        """What was asked, as it is written beside the results."""
+        asked = self.asked
+        blocks = [
+            {"task": b.task, "scenarios": list(b.scenarios), "methods": list(b.methods)}
+            for b in asked.blocks
+        ]
+        return {
+            "ablation": {
+                "seeds": list(asked.seeds),
+                "plants": asked.plants,
+                "sweep": list(asked.sweep),
+                "iterations": asked.iterations,
+                "ats": asked.ats,
+                "engine": asked.engine,
+                "vehicle": asked.vehicle,
+                "sizes": asked.sizes._asdict(),
+                "blocks": blocks,
+            },
+            "digests": self.digests(),
+        }
+
+
+def blocks_of(
+    tasks: tuple[str, ...], scenarios: tuple[str, ...], chosen: tuple[str, ...]
+) -> list[Block]:
+    """Every method on every task in every scenario; files by their full path."""
+    places = tuple(full_path(name) for name in scenarios)
+    return [Block(full_path(task), places, chosen) for task in tasks]
+
+
+def _check(asked: Asked) -> None:
+    for block in asked.blocks:
+        for method in block.methods:
+            methods.settings_of(method)
+            if asked.ats == "paper" and method == "geometric":
+                raise InputError("--ats paper: differentiates a policy; 'geometric' has none")
+    if not asked.blocks or not all(b.methods and b.scenarios for b in asked.blocks):
+        raise InputError("nothing to fly: give at least one task, scenario and method")
+    if not asked.seeds or not all(0 <= seed < 2**31 for seed in asked.seeds):
+        raise InputError(f"--seeds {asked.seeds}: at least one, each from 0 to {2**31 - 1}")
+    if not 1 <= asked.plants <= 65536:
+        raise InputError(f"--plants {asked.plants}: must be from 1 to 65536")
+    if not 1 <= asked.iterations <= 1000:
+        raise InputError(f"--iterations {asked.iterations}: must be from 1 to 1000")

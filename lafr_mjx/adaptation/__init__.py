@@ -1,0 +1,1 @@
+"""An adaptation as a job: settings, flights, run folder; one, or several side by side."""

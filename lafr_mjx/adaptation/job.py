@@ -1,0 +1,213 @@
+"""One adaptation run on the simulated drone: set up, fly, learn, store, go on."""
+
+from __future__ import annotations
+
+import hashlib
+import json
+import time
+from dataclasses import dataclass, field, replace
+from pathlib import Path
+from typing import TYPE_CHECKING, Any, Protocol
+
+import jax
+
+from lafr_mjx import compilation_cache
+from lafr_mjx.adaptation.record import record_of
+from lafr_mjx.control.geometric import geometric_controller
+from lafr_mjx.control.policy import Policy
+from lafr_mjx.control.policy_file import save_policy
+from lafr_mjx.errors import InputError
+from lafr_mjx.learner import adapt, methods, pretrain
+from lafr_mjx.learner.improve import Sizes
+from lafr_mjx.metrics import flight_metrics
+from lafr_mjx.plant.plant import Plant, PlantRun
+from lafr_mjx.plant.scenario import Scenario, load_scenario
+from lafr_mjx.plant.vehicle import Vehicle, load_vehicle
+from lafr_mjx.runs import carried_files
+from lafr_mjx.tasks import Task, load_task
+
+if TYPE_CHECKING:
+    from lafr_mjx.learner.improve import LearnerSettings
+    from lafr_mjx.runs.run_folder import RunFolder
+
+_KEYS = ("task", "scenario", "vehicle", "method", "iterations", "seed", "engine", "ats", "plant")
+_LATER_KEYS = {"features": "default", "horizon": Sizes().horizon}
+"""What runs of earlier versions do not say, with what they were flown with."""
+
+
+class Report(Protocol):
+    """Who is told about the progress."""
+
+    def ready(self, text: str) -> None:
+        """What flies first is there; says where it comes from."""
+        ...
+
+    def before(self, iteration: int) -> None:
+        """An iteration begins."""
+        ...
+
+    def stage(self, name: str) -> None:
+        """A part of the iteration begins: fly, calibrate, improve, accelerate."""
+        ...
+
+    def after(self, record: dict[str, Any]) -> None:
+        """An iteration is done and stored."""
+        ...
+
+
+@dataclass(frozen=True)
+class AdaptationJob:
+    """Everything that defines a run."""
+
+    given: dict[str, Any]  # as the user said it
+    task: Task
+    scenario: Scenario
+    vehicle: Vehicle
+    files: dict[str, Any] = field(default_factory=dict)  # the user's own, with their contents
+
+    @staticmethod
+    def build(**given: Any) -> AdaptationJob:
+        """Load and check what a run is made of."""
+        given = _LATER_KEYS | given
+        vehicle = load_vehicle(given["vehicle"])
+        task = load_task(given["task"], vehicle.limits)
+        given = given | {"scenario": given["scenario"] or task.scenario}
+        # Files of the user's are remembered by their full path: a run may go on from anywhere.
+        given |= {role: full_path(given[role]) for role in carried_files.ROLES}
+        scenario = load_scenario(given["scenario"]).drawn(given["seed"], given["plant"])
+        methods.settings_of(given["method"], given["features"])
+        return AdaptationJob(given, task, scenario, vehicle, carried_files.carried(given))
+
+    @staticmethod
+    def from_config(config: dict[str, Any]) -> AdaptationJob:
+        """The run that a folder's configuration describes."""
+        if "hil" in config:
+            raise InputError("config.toml: is of a flight on a drone, which cannot be resumed")
+        given = carried_files.located(config)
+        missing = [key for key in _KEYS if key not in given]
+        if missing:
+            raise InputError(f"config.toml: 'run.{missing[0]}' is missing; the run cannot go on")
+        known = (*_KEYS, *_LATER_KEYS)
+        job = AdaptationJob.build(**{key: given[key] for key in known if key in given})
+        for what, digest in job.digests().items():
+            if config.get("digests", {}).get(what) != digest:
+                raise InputError(
+                    f"the {what} '{given[what]}' is not what it was when the run began; a run "
+                    f"cannot go on under other conditions"
+                )
+        # As it was asked for: where carried files are laid out is nobody's business.
+        asked = job.given | {role: config["run"][role] for role in carried_files.ROLES}
+        return replace(job, given=asked, files=config.get("files", {}))
+
+    def digests(self) -> dict[str, str]:
+        """Fingerprints of what the files said, to notice that one was edited."""
+        task, vehicle = self.task, self.vehicle
+        numbers = (vehicle.mass, vehicle.inertia, vehicle.frame, vehicle.rotor_positions)
+        profile = (vehicle.rotors, vehicle.limits, vehicle.rate_loop, vehicle.drag, vehicle.battery)
+        return {
+            "task": _digest(task.path, task.ramp_s, task.error_threshold_m, task.fans),
+            "scenario": _digest(self.scenario.settings, self.scenario.changes),
+            "vehicle": _digest(numbers, profile),
+        }
+
+    def config(self) -> dict[str, Any]:
+        """What is needed to repeat the run, and what it stood for when it was made."""
+        return {
+            "run": dict(self.given),
+            **({"files": self.files} if self.files else {}),
+            "digests": self.digests(),
+            "task": {
+                "name": self.task.name,
+                "lap_s": self.task.lap_s,
+                "start_time_scale": self.task.start_time_scale,
+                "error_threshold_m": self.task.error_threshold_m,
+                "ramp_s": self.task.ramp_s,
+            },
+            "scenario": _plain(self.scenario.settings.__dict__),
+            "vehicle": {
+                "name": self.vehicle.name,
+                "mass_kg": self.vehicle.mass,
+                "limits_low": [float(x) for x in self.vehicle.limits.low],
+                "limits_high": [float(x) for x in self.vehicle.limits.high],
+            },
+            "learner": _plain(self._settings()._asdict()),
+        }
+
+    def _settings(self) -> LearnerSettings:
+        return methods.settings_of(self.given["method"], self.given["features"])
+
+    def _first_policy(self, report: Report, seed: int) -> Any:
+        if self.given["method"] == "geometric":
+            report.ready("The classical controller flies as it is; only the model is learned.")
+            return geometric_controller(self.vehicle.limits)
+        started = time.monotonic()
+        policy, cached = pretrain.base_policy(
+            self.task.path, self.vehicle.limits, self.task.start_time_scale, seed
+        )
+        jax.block_until_ready(policy)
+        seconds = time.monotonic() - started
+        where = "from the cache" if cached else f"trained in {seconds:.0f} s"
+        report.ready(f"Base policy: {where}.")
+        return policy
+
+    def work(self, folder: RunFolder, report: Report) -> None:
+        """Fly what is left of the run; each finished iteration is safe on disk."""
+        compilation_cache.enable()
+        seed = int(self.given["seed"])
+        plant = Plant(self.vehicle, self.scenario, fans=self.task.fans, engine=self.given["engine"])
+        settings = self._settings()
+        sizes = Sizes(horizon=int(self.given["horizon"]))
+        policy = self._first_policy(report, seed)
+        run = plant.start(seed)
+        state = adapt.start(policy, self.task.start_time_scale, seed, self.given["features"])
+        done = 0
+        stored = folder.load_checkpoint((run.state, state))
+        if stored is not None:
+            last, (plant_state, state) = stored
+            done = last + 1
+            run = PlantRun(plant_state, done)
+            folder.truncate_after(last)
+        else:
+            folder.truncate_after(-1)
+        for iteration in range(done, int(self.given["iterations"])):
+            report.before(iteration)
+            started = time.monotonic()
+            run, state, flown = adapt.iterate(
+                plant, run, state, self.task, settings, sizes,
+                rule=self.given["ats"], stage=report.stage,
+            )  # fmt: skip
+            jax.block_until_ready(state)
+            metrics = flight_metrics(flown.rollout, self.task, self.vehicle.limits)
+            record = record_of(metrics, flown, iteration, time.monotonic() - started)
+            folder.save_rollout(iteration, jax.device_get(flown.rollout))
+            folder.append_iteration(record)
+            folder.save_checkpoint(iteration, (run.state, state))
+            if isinstance(state.policy, Policy):
+                save_policy(folder.path / "policy.npz", state.policy)
+            report.after(record)
+
+
+def full_path(name_or_path: str) -> str:
+    """A user's file by its full path; a shipped name as it is."""
+    if carried_files.is_path(name_or_path):
+        return str(Path(name_or_path).expanduser().resolve())
+    return name_or_path
+
+
+def _digest(*things: Any) -> str:
+    """Fingerprint of nested numbers; arrays count by what they hold."""
+    text = json.dumps(_plain(things), default=lambda thing: _plain(vars(thing)))
+    return hashlib.sha256(text.encode()).hexdigest()[:16]
+
+
+def _plain(value: Any) -> Any:
+    """Named tuples and tuples as tables and lists of numbers."""
+    if hasattr(value, "_asdict"):
+        return _plain(value._asdict())
+    if isinstance(value, dict):
+        return {key: _plain(item) for key, item in value.items()}
+    if hasattr(value, "tolist"):
+        return value.tolist()
+    if isinstance(value, list | tuple):
+        return [_plain(item) for item in value]
+    return value

@@ -1,0 +1,176 @@
+"""What a user sees of an adaptation: a table that grows, a summary, plots."""
+
+from __future__ import annotations
+
+import json
+from typing import TYPE_CHECKING, Any
+
+from rich.console import Console
+from rich.progress import BarColumn, Progress, TextColumn, TimeElapsedColumn
+
+if TYPE_CHECKING:
+    from lafr_mjx.adaptation.job import AdaptationJob
+    from lafr_mjx.runs.run_folder import RunFolder
+
+_HEAD = (
+    f"{'it':>2} {'flown':>7} {'scale':>6} {'lap':>6} {'speed':>6} {'RMSE':>6} {'peak':>6} "
+    f"{'pred.':>6} {'rates':>5} {'bound by':<13} {'took':>6}"
+)
+_UNITS = (
+    f"{'':>2} {'s':>7} {'':>6} {'s':>6} {'m/s':>6} {'m':>6} {'m':>6} {'m':>6} {'sat.':>5} "
+    f"{'':<13} {'s':>6}"
+)
+
+# Peak speed at the start and the end [m/s], and the last lap [s], that the paper reports.
+_PAPER = {
+    ("figure8", "nominal"): (2.2, 7.2, 2.60),
+    ("figure8", "wind5"): (2.6, 6.8, None),
+    ("shuttle", "nominal"): (2.0, 7.3, 2.30),
+}
+
+
+_STAGES = {
+    "fly": "flying",
+    "calibrate": "fitting the residuals",
+    "improve": "training the policy",
+    "accelerate": "verifying time scales",
+}
+
+
+class AdaptationReport:
+    """Prints while a run goes on; writes the summary and the plots at its end."""
+
+    def __init__(self, folder: RunFolder, job: AdaptationJob) -> None:
+        self.folder, self.job = folder, job
+        self.console = Console(highlight=False)
+        given = job.given
+        count, done = int(given["iterations"]), len(folder.iterations())
+        longest = job.task.flight_s(job.task.start_time_scale)
+        flights = "1 flight" if count == 1 else f"{count} flights"
+        self.console.print(
+            f"Adapting on {job.task.name} in {job.scenario.name} ({given['method']}, seed "
+            f"{given['seed']}, engine {given['engine']}): {flights} of 8 to {longest:.0f} s, "
+            f"learning after each.\nResults: {folder.path}",
+            soft_wrap=True,
+        )
+        if done >= count:
+            self.console.print("This run is finished already.")
+        else:
+            self.console.print(
+                "First a base policy is trained (half a minute, then kept) and programs are "
+                "compiled (about a minute); a flight with its learning then takes a few seconds."
+            )
+        self.flown_s = 0.0
+        self._status: Any = None
+
+    def ready(self, text: str) -> None:
+        """What flies first is there."""
+        self.console.print(f"{text}\n\n[bold]{_HEAD}[/bold]\n[dim]{_UNITS}[/dim]")
+        for record in self.folder.iterations():
+            self._row(record)
+
+    def before(self, iteration: int) -> None:
+        """An iteration begins."""
+        total = self.job.given["iterations"]
+        self._status = Progress(
+            TextColumn(f"flight {iteration + 1} of {total}"),
+            BarColumn(bar_width=24),
+            TextColumn("{task.description}"),
+            TimeElapsedColumn(),
+            console=self.console,
+            transient=True,
+            disable=not self.console.is_terminal,  # a file would fill with empty lines
+        )
+        self._status.add_task("", total=len(_STAGES))
+        self._status.start()
+
+    def stage(self, name: str) -> None:
+        """A part of the iteration begins."""
+        if self._status is not None:
+            done = list(_STAGES).index(name)
+            self._status.update(self._status.task_ids[0], completed=done, description=_STAGES[name])
+
+    def after(self, record: dict[str, Any]) -> None:
+        """An iteration is done and stored."""
+        self.stop()
+        self._row(record)
+
+    def stop(self) -> None:
+        """Take the moving line off the terminal."""
+        if self._status is not None:
+            self._status.stop()
+            self._status = None
+
+    def _row(self, record: dict[str, Any]) -> None:
+        self.flown_s += record["flight_time_s"]
+        lap = record["lap_time_s"]
+        predicted = record["predicted_peak_error_m"]
+        bound = "CRASH" if record["crashed"] else record["bound_by"]
+        self.console.print(
+            f"{record['iteration']:>2} {self.flown_s:>7.1f} {record['time_scale']:>6.3f} "
+            f"{'-' if lap is None else f'{lap:.2f}':>6} {record['peak_speed_mps']:>6.2f} "
+            f"{record['rmse_m']:>6.3f} {record['peak_error_m']:>6.3f} "
+            f"{'-' if predicted is None or predicted != predicted else f'{predicted:.3f}':>6} "
+            f"{record['rate_saturation']:>5.0%} {bound:<13} {record['wall_s']:>6.1f}"
+        )
+
+    def finish(self, wall_s: float) -> dict[str, Any]:
+        """Summary beside the paper's figures, plots; returns the summary."""
+        records = self.folder.iterations()
+        first, last = records[0], records[-1]
+        summary = {
+            "task": self.job.task.name,
+            "scenario": self.job.scenario.name,
+            "method": self.job.given["method"],
+            "engine": self.job.given["engine"],
+            "seed": self.job.given["seed"],
+            "iterations": len(records),
+            "flight_time_s": sum(r["flight_time_s"] for r in records),
+            "crashes": sum(r["crashed"] for r in records),
+            "flights_beyond_threshold": sum(
+                r["peak_error_m"] > self.job.task.error_threshold_m for r in records
+            ),
+            "first_peak_speed_mps": first["peak_speed_mps"],
+            "last_peak_speed_mps": last["peak_speed_mps"],
+            "first_lap_time_s": first["lap_time_s"],
+            "last_lap_time_s": last["lap_time_s"],
+            "first_rmse_m": first["rmse_m"],
+            "second_rmse_m": records[1]["rmse_m"] if len(records) > 1 else None,
+            "last_rmse_m": last["rmse_m"],
+            "last_peak_error_m": last["peak_error_m"],
+            "last_time_scale": last["time_scale"],
+            "wall_s": wall_s,
+        }
+        self.folder.write_summary(summary)
+        self._print_summary(summary)
+        self._plots()
+        return json.loads((self.folder.path / "summary.json").read_text(encoding="utf-8"))
+
+    def _print_summary(self, summary: dict[str, Any]) -> None:
+        paper = _PAPER.get((summary["task"], summary["scenario"]))
+        lap = summary["last_lap_time_s"]
+        self.console.print(
+            f"\nPeak speed {summary['first_peak_speed_mps']:.1f} → "
+            f"{summary['last_peak_speed_mps']:.1f} m/s"
+            + (f" (paper {paper[0]} → {paper[1]})" if paper else "")
+            + (f", last lap {lap:.2f} s" if lap else "")
+            + (f" (paper {paper[2]:.2f})" if paper and paper[2] else "")
+            + f", in {summary['flight_time_s']:.0f} s of flight; RMSE "
+            f"{summary['first_rmse_m']:.3f} → {summary['last_rmse_m']:.3f} m; "
+            f"{summary['crashes']} crashes, {summary['flights_beyond_threshold']} of "
+            f"{summary['iterations']} flights beyond {self.job.task.error_threshold_m:g} m.",
+            soft_wrap=True,
+        )
+
+    def _plots(self) -> None:
+        from lafr_mjx.view.plots import make_plots
+
+        task = self.job.task
+        with self.console.status("drawing plots ..."):
+            made = make_plots(
+                self.folder,
+                task.name,
+                rate_limit=float(self.job.vehicle.limits.high[1]),
+                error_threshold=task.error_threshold_m,
+            )
+        self.console.print(f"{len(made)} plots in {self.folder.path / 'plots'}", soft_wrap=True)

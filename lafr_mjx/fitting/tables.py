@@ -1,0 +1,65 @@
+"""Lines of the tables that the console and the page of a fit share."""
+
+from __future__ import annotations
+
+from typing import Any
+
+from lafr_mjx.fitting.fitting import QUANTITIES
+
+NAMES = {
+    "nominal": "nominal",
+    "scale_bias": "nominal + scale/bias",
+    "hybrid": "hybrid (chosen features)",
+    "online": "online learner",
+    "online_body": "online learner, body inputs",
+    "paper": "online learner, paper's inputs",
+    "body": "linear, body frame",
+}
+HORIZON_TEXT = {"20ms": "one step (20 ms)", "100ms": "0.1 s", "500ms": "0.5 s"}
+
+
+def figures_row(figures: dict[str, Any], name: str, horizon: str) -> tuple[str, ...]:
+    """Position, velocity and attitude errors of a model, with their spreads."""
+    return tuple(_with_spread(figures, f"{name}_{horizon}_{q}") for q in QUANTITIES)
+
+
+def rate_rows(figures: dict[str, Any]) -> list[tuple[str, ...]]:
+    """Lines of the table of body rates."""
+    labels = {
+        "nominal": "as commanded",
+        "memoryless": "linear, no history",
+        "hybrid": f"linear, last {figures['rates_taps']} commands",
+    }
+    return [
+        (label, f"{figures[f'{name}_rates_dps']:.2f}", f"{figures[f'{name}_yaw_rate_dps']:.2f}")
+        for name, label in labels.items()
+    ]
+
+
+def _with_spread(figures: dict[str, Any], key: str) -> str:
+    spread = figures.get(f"{key}_spread")
+    return f"{figures[key]:.3g}" + (f" ± {spread:.2g}" if spread is not None else "")
+
+
+def estimate_rows(figures: dict[str, Any]) -> list[tuple[str, ...]]:
+    """Lines of the table of estimates."""
+    if "mass_scale" not in figures:
+        return []
+    lines = (
+        ("command delay without motors, ms", "delay_ms", 1.0, ".1f"),
+        ("mass or weak rotors: mass offset, g", "mass_offset_kg", 1e3, ".1f"),
+        ("mass over nominal", "mass_scale", 1.0, ".3f"),
+        ("drag over the profile's", "drag_scale", 1.0, ".2f"),
+        ("linear drag x, 1/s", "drag_x_per_s", 1.0, ".3f"),
+        ("linear drag y, 1/s", "drag_y_per_s", 1.0, ".3f"),
+        ("linear drag z, 1/s", "drag_z_per_s", 1.0, ".3f"),
+        ("steady wind x, m/s", "wind_x_mps", 1.0, ".2f"),
+        ("steady wind y, m/s", "wind_y_mps", 1.0, ".2f"),
+    )
+    rows = []
+    for label, key, scale, form in lines:
+        if figures.get(key) is not None:
+            low, high = figures[f"{key}_interval"]
+            values = (scale * figures[key], scale * low, scale * high)
+            rows.append((label, *(format(value, form) for value in values)))
+    return rows

@@ -1,0 +1,1 @@
+"""The paper's claims against flown runs, and the page that shows them."""

@@ -1,0 +1,120 @@
+"""Figures of runs, and the words and verdicts of a claim about them.
+
+**reproduced**: every run reaches the figure as it is printed, or shows what is said.
+**better**: every run is beyond the figure by more than 3 %.
+**not reproduced**: at least one run is not.
+"""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any, Literal, NamedTuple
+
+import numpy as np
+
+from lafr_mjx.report.claims import THRESHOLD_M
+
+if TYPE_CHECKING:
+    from collections.abc import Mapping, Sequence
+
+    from lafr_mjx.report.flown_runs import Collected, FlownRun
+
+Verdict = Literal["reproduced", "not reproduced", "better", "no data"]
+
+_MARGIN = 0.03  # beyond the paper's figure that counts as better
+
+
+class Claim(NamedTuple):
+    """One line of the summary."""
+
+    topic: str
+    claim: str
+    paper: str
+    measured: str
+    verdict: Verdict
+
+
+def judge(
+    values: Sequence[float], printed: float, *, rounding: float, lower: bool = False
+) -> Verdict:
+    """Verdict on a figure of which more is better, or less with `lower`."""
+    sign = -1.0 if lower else 1.0
+    gains = [sign * (value - printed) for value in values]
+    if not gains:
+        return "no data"
+    if min(gains) > _MARGIN * abs(printed):
+        return "better"
+    return "reproduced" if min(gains) >= -rounding else "not reproduced"
+
+
+def spread(values: Sequence[float], form: str = ".2f") -> str:
+    """Median, and the range if there are several."""
+    known = [value for value in values if np.isfinite(value)]
+    if not known:
+        return "none"
+    text = format(float(np.median(known)), form)
+    low, high = format(min(known), form), format(max(known), form)
+    if low != high:
+        # A dash would be read as a sign.
+        text += f" ({low} to {high})" if low[0] in "+-" else f" ({low}–{high})"
+    lost = len(values) - len(known)
+    return text + (f", {lost} without" if lost else "")
+
+
+def figure(record: Mapping[str, Any], key: str) -> float:
+    """A figure of a flight; what is not there is the worst: no lap lasts for ever."""
+    value = record.get(key)
+    if value is None:
+        return 0.0 if key == "peak_speed_mps" else float("inf")
+    return float(value)
+
+
+def last(run: FlownRun, key: str) -> float:
+    """A figure of the last flight."""
+    return figure(run.records[-1], key)
+
+
+def worst_rmse(run: FlownRun) -> float:
+    """The largest RMSE of all flights of a run."""
+    return max(figure(record, "rmse_m") for record in run.records)
+
+
+def drop(run: FlownRun, updates: int) -> float:
+    """How many times lower the RMSE is after so many updates."""
+    return figure(run.records[0], "rmse_m") / max(figure(run.records[updates], "rmse_m"), 1e-6)
+
+
+def crashes(run: FlownRun) -> int:
+    """Flights of a run that crashed."""
+    return sum(bool(record.get("crashed")) for record in run.records)
+
+
+def beyond_threshold(run: FlownRun) -> int:
+    """Flights of a run whose peak error passed the threshold."""
+    return sum(figure(record, "peak_error_m") > THRESHOLD_M for record in run.records)
+
+
+def pairs(
+    runs: Collected, one: Mapping[str, Any], other: Mapping[str, Any]
+) -> list[tuple[FlownRun, FlownRun]]:
+    """Runs of two kinds that share seed and plant."""
+    second = {(r.spec.seed, r.spec.plant): r for r in runs.matching(**other)}
+    return [
+        (run, second[key]) for run in runs.matching(**one)
+        if (key := (run.spec.seed, run.spec.plant)) in second
+    ]  # fmt: skip
+
+
+def missing(topic: str, claim: str, paper: str) -> Claim:
+    """A claim that nothing was flown for."""
+    return Claim(topic, claim, paper, "not flown", "no data")
+
+
+def safe(verdict: Verdict, group: Sequence[FlownRun]) -> Verdict:
+    """A figure that was reached with a crash on the way is not what the paper reports."""
+    return "not reproduced" if any(crashes(run) for run in group) else verdict
+
+
+def with_crashes(group: Sequence[FlownRun]) -> str:
+    """Words about crashes, if there were any."""
+    count = sum(crashes(run) for run in group)
+    return f"; {count} crashed flights" if count else ""

@@ -15,7 +15,7 @@ from pathlib import Path
 
 import psutil
 
-START_S, LIFE_S = 60.0, 600.0  # a cluster whose test was killed ends by itself after the latter
+START_S, LIFE_S = 120.0, 900.0  # a cluster whose test was killed ends by itself after the latter
 
 
 def environment() -> dict[str, str]:

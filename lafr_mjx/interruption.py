@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import contextlib
+import gc
 import os
 import signal
 import threading
@@ -12,6 +13,7 @@ if TYPE_CHECKING:
     from collections.abc import Iterator
 
 _SIGNALS = (signal.SIGINT, signal.SIGTERM)
+_AGAIN_S = 0.02
 
 
 class Interrupted(KeyboardInterrupt):
@@ -30,7 +32,11 @@ def orderly() -> Iterator[None]:
         return
 
     def first(number: int, frame: Any) -> None:
-        del frame
+        if _would_be_lost(frame):
+            again = threading.Timer(_AGAIN_S, os.kill, (os.getpid(), number))
+            again.daemon = True
+            again.start()
+            return
         for each in _SIGNALS:
             signal.signal(each, at_once)
         raise Interrupted(number)
@@ -45,3 +51,17 @@ def orderly() -> Iterator[None]:
     finally:
         for each, handler in zip(_SIGNALS, before, strict=True):
             signal.signal(each, handler)
+
+
+def _would_be_lost(frame: Any) -> bool:
+    """Whether Python would drop an exception that is raised now.
+
+    It does in `__del__` and in what is called by the garbage collector, where JAX has a function;
+    Ctrl-C would do nothing but print a traceback.
+    """
+    called_by_collector = {getattr(callback, "__code__", None) for callback in gc.callbacks}
+    while frame is not None:
+        if frame.f_code in called_by_collector or frame.f_code.co_name == "__del__":
+            return True
+        frame = frame.f_back
+    return False

@@ -11,7 +11,7 @@ if TYPE_CHECKING:
     from lafr_mjx.view.replay import Replay
 
 _BLUE, _RED, _DARK = "#0072B2", "#D55E00", "#222222"
-_HEIGHT = 165  # px
+_HEIGHT = 155  # px
 _FONT = "11px sans-serif"
 # There is no iteration 2.5. The list is long since a page that is not laid out yet is narrow.
 _WHOLE = tuple(step * 10**power for power in range(10) for step in (1, 2, 5))

@@ -1,0 +1,60 @@
+"""Ctrl-C and SIGTERM reach the command, wherever they find it."""
+
+from __future__ import annotations
+
+import gc
+import signal
+import time
+
+import pytest
+
+from lafr_mjx.interruption import Interrupted, orderly
+
+
+def wait_for_the_end():
+    for _ in range(500):
+        time.sleep(0.01)
+    pytest.fail("the interruption was lost")
+
+
+@pytest.mark.parametrize("number", [signal.SIGINT, signal.SIGTERM])
+def test_a_signal_ends_the_command(number):
+    with pytest.raises(Interrupted) as caught, orderly():
+        signal.raise_signal(number)
+        wait_for_the_end()
+    assert caught.value.status == 128 + number
+
+
+def test_a_signal_during_garbage_collection_is_not_lost():
+    signals = [signal.SIGINT]
+
+    def collecting(phase, info):
+        if signals:
+            signal.raise_signal(signals.pop())
+            time.sleep(0.001)  # here the signal arrives
+
+    gc.callbacks.append(collecting)
+    try:
+        with pytest.raises(Interrupted), orderly():
+            gc.collect()
+            wait_for_the_end()
+    finally:
+        gc.callbacks.remove(collecting)
+
+
+def test_a_signal_in_a_finaliser_is_not_lost():
+    class Ended:
+        def __del__(self):
+            signal.raise_signal(signal.SIGINT)
+            time.sleep(0.001)
+
+    with pytest.raises(Interrupted), orderly():
+        Ended()
+        wait_for_the_end()
+
+
+def test_handlers_are_given_back():
+    before = signal.getsignal(signal.SIGINT)
+    with orderly():
+        assert signal.getsignal(signal.SIGINT) is not before
+    assert signal.getsignal(signal.SIGINT) is before

@@ -17,7 +17,7 @@ from lafr_mjx.hil.realtime import freeze_garbage, prefer
 def main() -> None:
     """Sleep to the next tick, for so long."""
     seconds = float(sys.argv[1])
-    prefer()
+    prefer(own_core=True)
     freeze_garbage()
     period = 0.02
     due = time.monotonic() + period

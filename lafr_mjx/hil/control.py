@@ -392,7 +392,7 @@ def main() -> None:
     console = Console(socket.socket(fileno=given.console))
     profile = load_profile(given.profile)
     # First of all: threads have the priority of who starts them.
-    console.send({"priority": prefer()})
+    console.send({"priority": prefer(own_core=True)})
     link = RosLink(profile, given.master, given.host)
     try:
         Control(link, Logic(profile), console, Path(given.out)).run()

@@ -135,12 +135,12 @@ class Check:
                     flights += 1
                     try:
                         session.fly(leg)
-                        if math.isnan(memory) and time.monotonic() - start >= settled:
-                            memory = memory_mb(control)
                     except BrokenOffError:  # late ticks; go on, it is them that are counted
                         broken += 1
                         if not resume(session):
                             raise
+                    if math.isnan(memory) and time.monotonic() - start >= settled:
+                        memory = memory_mb(control)
                 after = (session.status["missed"], session.status["ticks"])
                 elapsed, taken = time.monotonic() - start, stolen_s() - taken
                 memory_end = memory_mb(control)

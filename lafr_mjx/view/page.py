@@ -94,7 +94,7 @@ _STYLE = """
 html{color-scheme:light;-webkit-text-size-adjust:100%}
 body{font:16px/1.6 system-ui,-apple-system,"Segoe UI",Roboto,"DejaVu Sans",sans-serif;margin:0;
 color:var(--ink);background:var(--panel)}
-main{max-width:62rem;margin:0 auto;padding:2.2rem clamp(1rem,4vw,3rem) 4rem;background:var(--paper);
+main{max-width:66rem;margin:0 auto;padding:2.2rem clamp(1rem,4vw,3rem) 4rem;background:var(--paper);
 min-height:100vh;box-shadow:0 0 0 1px var(--line)}
 h1{font-size:1.9rem;line-height:1.25;margin:.2rem 0 .6rem;letter-spacing:-.01em}
 h2{font-size:1.3rem;margin:3rem 0 .7rem;padding-top:1.1rem;border-top:1px solid var(--line)}
@@ -106,9 +106,9 @@ nav{display:flex;flex-wrap:wrap;gap:.3rem .45rem;margin:1.2rem 0}
 nav a{font-size:.88rem;color:var(--accent);text-decoration:none;border:1px solid var(--line);
 border-radius:99px;padding:.12rem .75rem}nav a:hover{background:var(--panel)}
 .scroll{overflow-x:auto;margin:1rem 0}
-table{border-collapse:collapse;font-size:.9rem;line-height:1.45;min-width:min(100%,26rem)}
+table{border-collapse:collapse;font-size:.86rem;line-height:1.45;min-width:min(100%,26rem)}
 th{font-weight:600;color:var(--soft);border-bottom:2px solid var(--line);vertical-align:bottom}
-td,th{padding:.42rem .9rem .42rem 0;text-align:right;vertical-align:top;
+td,th{padding:.42rem .7rem .42rem 0;text-align:right;vertical-align:top;
 font-variant-numeric:tabular-nums}
 td{white-space:nowrap}td.t,th.t{text-align:left;white-space:normal}
 td.t code{display:inline-block;min-width:20rem}

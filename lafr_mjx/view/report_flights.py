@@ -147,8 +147,8 @@ def plot_potential(
         mesh = left.pcolormesh(grid_scale, grid_error, values, cmap="RdYlBu_r", shading="auto",
                                norm=LogNorm(values.min(), values.max()))  # fmt: skip
         left.axhline(error_threshold, color=DARK, ls=":", lw=1.4)
-        left.annotate(f"$E_{{th}}$ = {error_threshold:g} m", (0.02, error_threshold),
-                      xycoords=("axes fraction", "data"), xytext=(0, 3), fontsize=8,
+        left.annotate(f"$E_{{th}}$ = {error_threshold:g} m", (0.98, error_threshold),
+                      xycoords=("axes fraction", "data"), xytext=(0, 3), fontsize=8, ha="right",
                       textcoords="offset points")  # fmt: skip
         for record in records:
             left.plot(array(record.get("candidates")),

@@ -76,7 +76,12 @@ class Flight:
         if session.mode != "off":
             session.say(Word.LAND)
             session.wait("off", seconds=40.0, what="landing")
-        wait_for(lambda: not session.status.get("faults"), 20.0, "the end of the fault")
+
+        def calm():
+            session._send({"unstop": True})  # a stop stays until somebody takes it back
+            return not session.status.get("faults")
+
+        wait_for(calm, 20.0, "the end of the fault")
         end = time.monotonic() + 10.0
         while session.mode != "preflight" and time.monotonic() < end:
             session._send({"unstop": True})

@@ -14,6 +14,7 @@ from typing import TYPE_CHECKING, Any
 
 import lafr_mjx
 from lafr_mjx.ablation.chunk import Chunk, FlownRun, fly_chunk
+from lafr_mjx.closing import Closing
 from lafr_mjx.errors import InputError, RunError
 
 if TYPE_CHECKING:
@@ -39,7 +40,7 @@ def check_address(address: str) -> None:
         raise InputError(f"--ray '{address}': must be HOST:PORT, ray://HOST:PORT or auto")
 
 
-class Cluster:
+class Cluster(Closing):
     """A connection to a running Ray cluster; a context manager."""
 
     def __init__(self, address: str) -> None:
@@ -108,10 +109,8 @@ class Cluster:
                 f"command goes on: {reasons}"
             )
 
-    def __enter__(self) -> Cluster:
-        return self
-
-    def __exit__(self, *_: object) -> None:
+    def close(self) -> None:
+        """Leave the cluster."""
         self._ray.shutdown()
 
 

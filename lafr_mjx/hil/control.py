@@ -13,10 +13,8 @@ import contextlib
 import gc
 import json
 import math
-import queue
 import signal
 import socket
-import threading
 import time
 import traceback
 from pathlib import Path
@@ -24,22 +22,21 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from lafr_mjx.errors import InputError
 from lafr_mjx.hil import messages as m
 from lafr_mjx.hil.bags import TICK, TICK_TOPIC
 from lafr_mjx.hil.console import Console
-from lafr_mjx.hil.legs import Leg, check_leg, load_leg, try_leg
+from lafr_mjx.hil.leg_loader import LegLoader
+from lafr_mjx.hil.legs import Leg
 from lafr_mjx.hil.link import Link, RosLink
 from lafr_mjx.hil.logic import Around, Decision, Logic
 from lafr_mjx.hil.pacer import Pacer
 from lafr_mjx.hil.profile import load_profile
-from lafr_mjx.hil.realtime import background, freeze_garbage, prefer, stolen_s
+from lafr_mjx.hil.realtime import freeze_garbage, prefer, stolen_s
 from lafr_mjx.hil.safety import Mode, Word
 from lafr_mjx.hil.spool import Record, SpoolWriter
 
 if TYPE_CHECKING:
     from lafr_mjx.hil.link import Heard
-    from lafr_mjx.hil.profile import Profile
 
 _CONSOLE_S = 5.0  # silence after which the console counts as gone
 _STATUS_TICKS = 5
@@ -60,7 +57,7 @@ class Control:
         self._stop = self._quit = False
         self._learner = 0.0  # when it was last heard; 0: nobody waits for it
         self._learner_cold = False  # there is one, and it is not ready yet
-        self._loader = _Loader(logic.profile)
+        self._loader = LegLoader(logic.profile)
         self._latency = np.zeros(_MOST_TIMES, np.float32)  # s, from the state's receipt to send
         self._compute = np.zeros(_MOST_TIMES, np.float32)  # s, of a whole tick
         self._gaps = np.zeros(_MOST_TIMES, np.float32)  # s, between commands
@@ -322,39 +319,6 @@ class Control:
         self._spool.close()
         self.console.send({"end": timing})
         self.console.flush()
-
-
-class _Loader:
-    """Reads legs in a thread: a file system may take its time."""
-
-    def __init__(self, profile: Profile) -> None:
-        self._profile = profile
-        self._asked: queue.Queue[tuple[Path, np.ndarray]] = queue.Queue(4)
-        self._done: queue.Queue[tuple[Leg | None, str]] = queue.Queue(4)
-        threading.Thread(target=self._run, name="legs", daemon=True).start()
-
-    def ask(self, path: Path, observations: np.ndarray) -> None:
-        with contextlib.suppress(queue.Full):
-            self._asked.put_nowait((path, observations))
-
-    def result(self) -> tuple[Leg | None, str] | None:
-        try:
-            return self._done.get_nowait()
-        except queue.Empty:
-            return None
-
-    def _run(self) -> None:
-        background()
-        while True:
-            path, observations = self._asked.get()
-            try:
-                leg = load_leg(path)
-                trouble = check_leg(leg, self._profile) or try_leg(leg, observations)
-                self._done.put((None, f"{path.name}: {trouble}") if trouble else (leg, ""))
-            except InputError as error:
-                self._done.put((None, str(error)))
-            except Exception as error:
-                self._done.put((None, f"{path.name}: {error}"))
 
 
 def _array(values: Any) -> np.ndarray:

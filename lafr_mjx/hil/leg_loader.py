@@ -1,0 +1,54 @@
+"""Legs are read in a thread of the control process: a file system may take its time."""
+
+from __future__ import annotations
+
+import contextlib
+import queue
+import threading
+from typing import TYPE_CHECKING
+
+from lafr_mjx.errors import InputError
+from lafr_mjx.hil.legs import Leg, check_leg, load_leg, try_leg
+from lafr_mjx.hil.realtime import background
+
+if TYPE_CHECKING:
+    from pathlib import Path
+
+    import numpy as np
+
+    from lafr_mjx.hil.profile import Profile
+
+
+class LegLoader:
+    """Reads and checks legs beside the control loop."""
+
+    def __init__(self, profile: Profile) -> None:
+        self._profile = profile
+        self._asked: queue.Queue[tuple[Path, np.ndarray]] = queue.Queue(4)
+        self._done: queue.Queue[tuple[Leg | None, str]] = queue.Queue(4)
+        threading.Thread(target=self._run, name="legs", daemon=True).start()
+
+    def ask(self, path: Path, observations: np.ndarray) -> None:
+        """Read and check a leg; `observations` are of the last flight, to try its policy on."""
+        with contextlib.suppress(queue.Full):
+            self._asked.put_nowait((path, observations))
+
+    def result(self) -> tuple[Leg | None, str] | None:
+        """A leg, or why it is refused; None if nothing is ready."""
+        try:
+            return self._done.get_nowait()
+        except queue.Empty:
+            return None
+
+    def _run(self) -> None:
+        background()
+        while True:
+            path, observations = self._asked.get()
+            try:
+                leg = load_leg(path)
+                trouble = check_leg(leg, self._profile) or try_leg(leg, observations)
+                self._done.put((None, f"{path.name}: {trouble}") if trouble else (leg, ""))
+            except InputError as error:
+                self._done.put((None, str(error)))
+            except Exception as error:
+                self._done.put((None, f"{path.name}: {error}"))

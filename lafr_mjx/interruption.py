@@ -32,7 +32,7 @@ def orderly() -> Iterator[None]:
         return
 
     def first(number: int, frame: Any) -> None:
-        if _would_be_lost(frame):
+        if would_be_lost(frame):
             again = threading.Timer(_AGAIN_S, os.kill, (os.getpid(), number))
             again.daemon = True
             again.start()
@@ -53,7 +53,7 @@ def orderly() -> Iterator[None]:
             signal.signal(each, handler)
 
 
-def _would_be_lost(frame: Any) -> bool:
+def would_be_lost(frame: Any) -> bool:
     """Whether Python would drop an exception that is raised now.
 
     It does in `__del__` and in what is called by the garbage collector, where JAX has a function;

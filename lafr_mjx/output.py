@@ -15,17 +15,17 @@ if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence
 
 
-def check_writable(path: Path | None) -> None:
+def check_writable(path: Path | None, option: str = "--json") -> None:
     """Fail before the work is done, not after it, if a result file cannot be written."""
     if path is None:
         return
     if path.is_dir():
-        raise InputError(f"--json {path}: is a folder; give the name of a file")
+        raise InputError(f"{option} {path}: is a folder; give the name of a file")
     parent = path.parent
     if not parent.is_dir():
-        raise InputError(f"--json {path}: the folder {parent} does not exist")
+        raise InputError(f"{option} {path}: the folder {parent} does not exist")
     if not os.access(parent, os.W_OK):
-        raise InputError(f"--json {path}: the folder {parent} is not writable")
+        raise InputError(f"{option} {path}: the folder {parent} is not writable")
 
 
 def write_json(path: Path | None, figures: Mapping[str, Any]) -> None:

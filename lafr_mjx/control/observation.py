@@ -26,6 +26,9 @@ HISTORY = 4
 SIZE = 3 + 3 + 3 + 9 + len(PREVIEW_S) * 9 + 4 * HISTORY
 """Length of the observation."""
 
+ERROR = slice(0, 3)
+"""Where the position error is in it."""
+
 _ERROR_LIMIT = 1.0  # m; further away the direction is what matters
 
 

@@ -28,7 +28,7 @@ if TYPE_CHECKING:
     from lafr_mjx.types import Rollout
 
 _DOWN_S = 60.0  # hover, landing, off
-_RESUMES = 5  # faults after which the policy is asked for again, in a whole adaptation
+_RESUMES = 20  # faults after which the policy is asked for again, in a whole adaptation
 
 
 def wait_warm(
@@ -165,8 +165,8 @@ class Adaptation:
             f"no learner any more: lapping with the last good policy for {patience:g} s at most"
         )
         self._keep()
-        end = time.monotonic() + patience + _DOWN_S
-        while session.mode != "off" and time.monotonic() < end:
+        end = session.clock.now() + patience + _DOWN_S
+        while session.mode != "off" and session.clock.now() < end:
             session.check_alive()
-            time.sleep(0.05)
+            session.clock.sleep(0.05)
         raise RunError(f"{why}; the vehicle is {session.mode}")

@@ -11,13 +11,14 @@ import time
 
 import numpy as np
 
-from lafr_mjx.hil.realtime import freeze_garbage, prefer
+from lafr_mjx.hil.realtime import freeze_garbage, keep_in_memory, prefer
 
 
 def main() -> None:
     """Sleep to the next tick, for so long."""
     seconds = float(sys.argv[1])
     prefer(own_core=True)
+    keep_in_memory()
     freeze_garbage()
     period = 0.02
     due = time.monotonic() + period

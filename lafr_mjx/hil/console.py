@@ -8,11 +8,14 @@ from __future__ import annotations
 import contextlib
 import json
 import select
-import time
 from typing import TYPE_CHECKING, Any
+
+from lafr_mjx.hil.flight_clock import REAL_TIME
 
 if TYPE_CHECKING:
     import socket
+
+    from lafr_mjx.hil.flight_clock import FlightClock
 
 _MOST_LINE = 65_536
 
@@ -20,13 +23,14 @@ _MOST_LINE = 65_536
 class Console:
     """One end."""
 
-    def __init__(self, sock: socket.socket) -> None:
+    def __init__(self, sock: socket.socket, clock: FlightClock = REAL_TIME) -> None:
         sock.setblocking(False)
         self._sock = sock
+        self._clock = clock
         self._buffer = b""
         self._waiting = b""
         self.closed = False
-        self.heard = time.monotonic()  # when the other side last said something
+        self.heard = clock.now()  # when the other side last said something
         self.dropped = 0
 
     def send(self, message: dict[str, Any]) -> None:
@@ -69,7 +73,7 @@ class Console:
                 if isinstance(message, dict):
                     messages.append(message)
         if messages:
-            self.heard = time.monotonic()
+            self.heard = self._clock.now()
         return messages
 
     def wait(self, seconds: float) -> None:

@@ -1,6 +1,6 @@
 """The control process: 50 Hz, NumPy only, nothing in it waits for anybody.
 
-    python -m lafr_mjx.hil.control --profile FILE --master URI --out FOLDER --console FD
+    python -m lafr_mjx.hil.control --profile FILE --master URI --out FOLDER --console FD [--slow K]
 
 Started by `Session`. Every way out of it ends in a safe state: a word of the operator's, a
 signal, an exception, the end of the console. If it is killed, the pilot's time-out hovers.
@@ -15,7 +15,6 @@ import json
 import math
 import signal
 import socket
-import time
 import traceback
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -25,13 +24,20 @@ import numpy as np
 from lafr_mjx.hil import messages as m
 from lafr_mjx.hil.bags import TICK, TICK_TOPIC
 from lafr_mjx.hil.console import Console
+from lafr_mjx.hil.flight_clock import FlightClock, check_slow
 from lafr_mjx.hil.leg_loader import LegLoader
 from lafr_mjx.hil.legs import Leg
 from lafr_mjx.hil.link import Link, RosLink
 from lafr_mjx.hil.logic import Around, Decision, Logic
 from lafr_mjx.hil.pacer import Pacer
 from lafr_mjx.hil.profile import load_profile
-from lafr_mjx.hil.realtime import freeze_garbage, prefer, stolen_s
+from lafr_mjx.hil.realtime import (
+    freeze_garbage,
+    keep_in_memory,
+    prefer,
+    reserve_matrix_memory,
+    stolen_s,
+)
 from lafr_mjx.hil.safety import Mode, Word
 from lafr_mjx.hil.spool import Record, SpoolWriter
 
@@ -41,6 +47,7 @@ if TYPE_CHECKING:
 _CONSOLE_S = 5.0  # silence after which the console counts as gone
 _STATUS_TICKS = 5
 _RATE_TICKS = 25
+_COMPUTING = 3  # threads with matrix products: the loop, the wire's, the one that tries policies
 _MOST_TIMES = 400_000  # ticks whose latency is kept: more than two hours
 
 
@@ -49,7 +56,8 @@ class Control:
 
     def __init__(self, link: Link, logic: Logic, console: Console, folder: Path) -> None:
         self.link, self.logic, self.console = link, logic, console
-        self.pacer = Pacer()
+        self.clock = link.clock
+        self.pacer = self._new_pacer()
         self._spool = SpoolWriter(folder / "flight.spool")
         self._folder = folder
         self._words: list[Word] = []
@@ -76,7 +84,7 @@ class Control:
         # Whatever is compiled or loaded at its first use must be so before the first flight.
         _warm(self.logic)
         freeze_garbage()
-        self.pacer = Pacer()
+        self.pacer = self._new_pacer()
         late = 0
         while not (self._quit and self.logic.over):
             now = self.pacer.wait(self.link.arrival, self._prepare)
@@ -86,6 +94,9 @@ class Control:
                 self._on_error()
                 late = self.pacer.finish()
         self._end()
+
+    def _new_pacer(self) -> Pacer:
+        return Pacer(self.logic.profile.pilot.state_hz, self.clock)
 
     def _tick(self, now: float, late: int) -> int:
         heard = self.link.heard()
@@ -133,7 +144,8 @@ class Control:
         taken = stolen_s() - self._stolen
         self._stolen += taken
         self.logic.events.append(
-            f"late by {late} periods; the machine below took {1e3 * taken:.0f} ms away just before"
+            f"late by {late} period{'s' if late > 1 else ''}; the machine below took "
+            f"{1e3 * taken:.0f} ms away just before"
         )
 
     # ------------------------------------------------------------- who may stop us
@@ -167,7 +179,7 @@ class Control:
             for name, wait in (("trigger_guard", 1.0), *(("land", 0.5),) * 30, ("off", 0.0)):
                 with contextlib.suppress(Exception):
                     self.link.call(name)
-                time.sleep(wait)
+                self.clock.sleep(wait)
             self._quit = True
             raise SystemExit(1)
 
@@ -189,7 +201,7 @@ class Control:
                 self.logic.flyer.rest()
             if message.get("learner") in ("none", "cold", "warm"):
                 self._learner_cold = message["learner"] == "cold"
-                self._learner = time.monotonic() if message["learner"] == "warm" else 0.0
+                self._learner = self.clock.now() if message["learner"] == "warm" else 0.0
         self.console.flush()
 
     def _leg(self) -> None:
@@ -206,7 +218,7 @@ class Control:
     # ------------------------------------------------------------- what is kept
 
     def _time(self, now: float, heard: Heard) -> None:
-        sent = time.monotonic()
+        sent = self.clock.now()
         if self._count < _MOST_TIMES:
             self._latency[self._count] = sent - heard.state_receipt
             self._compute[self._count] = sent - now
@@ -231,11 +243,11 @@ class Control:
         wanted = decision.wanted
         if wanted is None or heard.state is None:
             return
-        asked, state, wall = self.logic.flyer.asked(), heard.state, time.time()
+        asked, state, wall = self.logic.flyer.asked(), heard.state, self.clock.wall()
         reference = asked.reference
         command = decision.command if decision.command is not None else np.zeros(4)
         # `time` is the tick's moment: the stamp must be of the same one.
-        stamp = wall - (time.monotonic() - now)
+        stamp = wall - (self.clock.now() - now)
         tick = m.message_class(TICK)(
             m.header(stamp, self.pacer.ticks), now, wanted.leg, wanted.leg_time,
             decision.mode.value, wanted.controller, sent, _array(command), _array(wanted.command),
@@ -352,12 +364,19 @@ def main() -> None:
     for name in ("--profile", "--master", "--host", "--out"):
         parser.add_argument(name, required=True)
     parser.add_argument("--console", type=int, required=True)
+    parser.add_argument("--slow", type=float, default=1.0)
     given = parser.parse_args()
-    console = Console(socket.socket(fileno=given.console))
+    check_slow(given.slow)
+    clock = FlightClock(given.slow)
+    console = Console(socket.socket(fileno=given.console), clock)
     profile = load_profile(given.profile)
-    # First of all: threads have the priority of who starts them.
-    console.send({"priority": prefer(own_core=True)})
-    link = RosLink(profile, given.master, given.host)
+    check_slow(given.slow, simulated=profile.simulated)
+    locked = keep_in_memory()
+    reserve_matrix_memory(_COMPUTING)
+    # Threads have the priority of who starts them.
+    priority = prefer(own_core=True)
+    console.send({"priority": priority + (", memory locked" if locked else "")})
+    link = RosLink(profile, given.master, given.host, clock=clock)
     try:
         Control(link, Logic(profile), console, Path(given.out)).run()
     finally:

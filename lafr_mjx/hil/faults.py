@@ -12,6 +12,8 @@ from typing import TYPE_CHECKING, NamedTuple
 
 import numpy as np
 
+from lafr_mjx.types import CONTROL_DT
+
 if TYPE_CHECKING:
     from lafr_mjx.arrays import Array
     from lafr_mjx.hil.profile import Profile
@@ -196,9 +198,10 @@ def _check_motion(
             tilt_since=min(memory.tilt_since, r.now) if tilted else math.inf,
             inverted_since=min(memory.inverted_since, r.now) if inverted else math.inf,
         )
-    if r.now - memory.tilt_since > limits.tilt_s:
+    # At the tick at which the time is over, not at the one after it.
+    if r.now - memory.tilt_since > limits.tilt_s - 0.5 * CONTROL_DT:
         found.add(Fault.TILT)
-    if r.now - memory.inverted_since > limits.inverted_s:
+    if r.now - memory.inverted_since > limits.inverted_s - 0.5 * CONTROL_DT:
         found.add(Fault.INVERTED)
     speed = math.hypot(*velocity)
     if not speed <= limits.speed_mps:

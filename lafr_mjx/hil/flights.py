@@ -10,15 +10,17 @@ import numpy as np
 
 from lafr_mjx.errors import RunError
 from lafr_mjx.hil.adaptation import Adaptation, wait_warm
+from lafr_mjx.hil.flight_clock import MOST_SLOW
 from lafr_mjx.hil.learner_faults import arm
 from lafr_mjx.hil.learner_process import LearnerProcess
 from lafr_mjx.hil.learner_setup import LearnerSetup
 from lafr_mjx.hil.legs import Leg
 from lafr_mjx.hil.live import view
-from lafr_mjx.hil.operator import keys, land, take_off
+from lafr_mjx.hil.operator import interruptible, keys, land, take_off
 from lafr_mjx.hil.realtime import prefer_operator
 from lafr_mjx.hil.report import AdaptationTable, unlearned_record
 from lafr_mjx.hil.session import Session
+from lafr_mjx.hil.transport import is_bridge
 
 if TYPE_CHECKING:
     from lafr_mjx.control.policy import Policy
@@ -40,11 +42,15 @@ class Flights:
     master: str | None = None
     host: str = "127.0.0.1"
     faults: tuple[str, ...] = ()
+    slow: float = 1.0  # how many times slower than real time
 
     @property
     def where(self) -> str:
         """On which drone, in words."""
-        return "the software drone" if self.profile.simulated else self.profile.name
+        if not self.profile.simulated:
+            return self.profile.name
+        pace = "" if self.slow == 1.0 else f" in slow motion (a second takes {self.slow:g} s)"
+        return f"the software drone{pace}"
 
     def session(self, folder: RunFolder) -> Session:
         """Start the processes."""
@@ -53,6 +59,7 @@ class Flights:
         return Session(
             self.profile, folder.path / "hil", master=self.master, host=self.host,
             scenario=self.scenario, task=fans, seed=self.seed, faults=self.faults,
+            slow=self.slow,
         )  # fmt: skip
 
 
@@ -64,7 +71,7 @@ def fly_fixed(
     print(f"Flying {task.name} on {flights.where}; everything is kept in {folder.path}", flush=True)
     session, began = flights.session(folder), time.monotonic()
     trouble: BaseException | None = None
-    with view(session):
+    with interruptible(session), view(session):
         try:
             take_off(session)
             with keys(session):
@@ -111,10 +118,10 @@ def fly_adaptation(
         wait_warm(learner, lambda text: print(text, flush=True))
         session = flights.session(folder)
         learner.watch_by(session)
-        with view(session):
+        with interruptible(session), view(session):
             try:
                 take_off(session)
-                arm(faults, learner)
+                arm(faults, learner, session.clock)
                 adaptation = Adaptation(
                     session, learner, folder,
                     lambda number, rollout: unlearned_record(
@@ -158,6 +165,7 @@ def _finish(
     timing = session.ended or {}
     hil = {
         "flights_wanted": wanted,
+        "slow": flights.slow,
         "missed_deadlines": timing.get("missed_deadlines"),
         "missed_in_a_row": timing.get("missed_in_a_row"),
         "trips": [text for _, text in session.events if text.startswith("fault ")],
@@ -174,8 +182,15 @@ def _finish(
         f"{len(records)} of {wanted} flights, {len(hil['trips'])} trips, "
         f"{hil['missed_deadlines']} missed deadlines; bag: {session.folder / 'flight.bag'}"
     )
+    slower = min(MOST_SLOW, 4.0 * flights.slow)
+    late = any(text.startswith("fault DEADLINE") for text in hil["trips"])
+    bridge = flights.master is not None and is_bridge(flights.master)
+    if late and flights.profile.simulated and not bridge and slower > flights.slow:
+        print(f"The machine was late: --slow {slower:g} flies the software drone in slow motion.")
     if isinstance(trouble, KeyboardInterrupt):
-        raise RunError("interrupted by the operator; the vehicle was landed") from trouble
+        flew = any("→ takeoff" in text for _, text in session.events)
+        end = "the vehicle was landed" if flew else "nothing had taken off"
+        raise RunError(f"interrupted by the operator; {end}") from trouble
     if trouble is not None:
         raise RunError(str(trouble)) from trouble
     return summary

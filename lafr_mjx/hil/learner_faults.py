@@ -12,8 +12,10 @@ import threading
 from typing import TYPE_CHECKING, NamedTuple
 
 from lafr_mjx.errors import InputError
+from lafr_mjx.hil.flight_clock import REAL_TIME
 
 if TYPE_CHECKING:
+    from lafr_mjx.hil.flight_clock import FlightClock
     from lafr_mjx.hil.learner_process import LearnerProcess
 
 KINDS = ("learner-kill", "learner-hang", "learner-nan")
@@ -47,14 +49,16 @@ def split(texts: list[str]) -> tuple[list[str], list[LearnerFault]]:
     return drone, learner
 
 
-def arm(faults: list[LearnerFault], learner: LearnerProcess) -> list[threading.Timer]:
+def arm(
+    faults: list[LearnerFault], learner: LearnerProcess, clock: FlightClock = REAL_TIME
+) -> list[threading.Timer]:
     """Have them happen in time, from now on."""
     timers = []
     for fault in faults:
         if fault.kind == "learner-nan":
             continue  # in the learner's own setup
         act = learner.kill if fault.kind == "learner-kill" else learner.hang
-        timer = threading.Timer(fault.at, act)
+        timer = threading.Timer(clock.real_s(fault.at), act)
         timer.daemon = True
         timer.start()
         timers.append(timer)

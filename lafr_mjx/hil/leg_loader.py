@@ -7,14 +7,16 @@ import queue
 import threading
 from typing import TYPE_CHECKING
 
+import numpy as np
+
+from lafr_mjx.control.observation import SIZE
+from lafr_mjx.control.policy import create_policy
 from lafr_mjx.errors import InputError
-from lafr_mjx.hil.legs import Leg, check_leg, load_leg, try_leg
+from lafr_mjx.hil.legs import Leg, check_leg, load_leg, try_leg, try_policy
 from lafr_mjx.hil.realtime import background
 
 if TYPE_CHECKING:
     from pathlib import Path
-
-    import numpy as np
 
     from lafr_mjx.hil.profile import Profile
 
@@ -42,6 +44,9 @@ class LegLoader:
 
     def _run(self) -> None:
         background()
+        # What the first trial allocates is there before a flight.
+        blank = np.zeros((400, SIZE), np.float32)
+        try_policy(create_policy(np.random.default_rng(0), self._profile.command.limits), blank)
         while True:
             path, observations = self._asked.get()
             try:

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import math
 import threading
-import time
 from typing import TYPE_CHECKING, Any, NamedTuple, Protocol
 
 import numpy as np
@@ -12,8 +11,9 @@ import numpy as np
 from lafr_mjx import so3
 from lafr_mjx.hil import messages as m
 from lafr_mjx.hil.clocks import ClockMap
+from lafr_mjx.hil.flight_clock import REAL_TIME, FlightClock
 from lafr_mjx.hil.node import LOOPBACK
-from lafr_mjx.hil.transport import open_node
+from lafr_mjx.hil.transport import open_node, own_name
 from lafr_mjx.types import State
 
 if TYPE_CHECKING:
@@ -42,7 +42,7 @@ _RESET_S = 1.0  # after so long without a message, an older stamp is taken again
 
 
 class Heard(NamedTuple):
-    """What is known now. Moments are of the monotonic clock; never: minus infinity."""
+    """What is known now. Moments are of the flight's clock; never: minus infinity."""
 
     state: State | None
     state_stamp: float  # when it was sampled, as far as the stamps say
@@ -68,6 +68,7 @@ class Link(Protocol):
     """What the control process needs of a transport."""
 
     arrival: threading.Event  # set at each new state
+    clock: FlightClock
 
     def heard(self) -> Heard:
         """What is known now."""
@@ -98,18 +99,25 @@ class RosLink:
     """The link over ROS 1, or over a rosbridge if the master's address begins with ws://."""
 
     def __init__(
-        self, profile: Profile, master: str, host: str = LOOPBACK, name: str = "/lafr_mjx_control"
+        self,
+        profile: Profile,
+        master: str,
+        host: str = LOOPBACK,
+        name: str | None = None,
+        clock: FlightClock = REAL_TIME,
     ) -> None:
         self.arrival = threading.Event()
         self._profile = profile
+        self.clock = clock
         self._clock = ClockMap()
         self._wall = ClockMap()
         self._mocap_clock = ClockMap()
         self._sequence = 0
         self._tape: list[tuple[str, str, float, float, bytes]] = []
-        self.node = node = open_node(name, master, host)
+        self.node = node = open_node(name or own_name("control"), master, host, clock)
         readers = {
-            "state": _StateReader(), "telemetry": None, "mocap": _PoseReader(), "battery": None,
+            "state": _StateReader(clock), "telemetry": None, "mocap": _PoseReader(clock),
+            "battery": None,
         }  # fmt: skip
         self._heard = {
             key: node.subscribe(
@@ -117,7 +125,7 @@ class RosLink:
                 kind,
                 readers[key],
                 self.arrival if key == "state" else None,
-                idle_s=3.0,
+                idle_s=clock.real_s(3.0),
             )
             for key, kind in _HEARD.items()
         }
@@ -176,14 +184,14 @@ class RosLink:
     def send(self, command: np.ndarray, expires: float) -> bool:
         """Send a command [4] unless it is late."""
         self._sequence += 1
-        wall = time.time()
+        wall = self.clock.wall()
         kind = m.message_class("agiros_msgs/Command")
         message = kind(
             m.header(wall, self._sequence), wall, False, float(command[0]),
             m.vector(command[1:]), np.zeros(4),
         )  # fmt: skip
         body = m.encode("agiros_msgs/Command", message)
-        now = time.monotonic()
+        now = self.clock.now()
         if now > expires:
             return False
         sent = self._command.publish(body, expires) > 0
@@ -198,7 +206,7 @@ class RosLink:
         message = m.empty() if kind == "std_msgs/Empty" else m.boolean(name == "enable")
         body = m.encode(kind, message)
         self._calls[topic].publish(body)
-        self._note(topic, kind, time.monotonic(), time.time(), body)
+        self._note(topic, kind, self.clock.now(), self.clock.wall(), body)
 
     def drain(self) -> list[tuple[str, str, float, float, bytes]]:
         """Raw messages since the last call, ours included."""
@@ -240,12 +248,13 @@ class StampedPosition(NamedTuple):
 class _InOrder:
     """Refuses messages that are no newer than the last one."""
 
-    def __init__(self) -> None:
+    def __init__(self, clock: FlightClock = REAL_TIME) -> None:
+        self._clock = clock
         self._stamp = -math.inf
         self._receipt = -math.inf
 
     def check(self, header: Any) -> float:
-        stamp, now = m.seconds(header.stamp), time.monotonic()
+        stamp, now = m.seconds(header.stamp), self._clock.now()
         if stamp <= self._stamp and now - self._receipt < _RESET_S:
             raise m.OutdatedError(f"stamp {stamp} after {self._stamp}")
         self._stamp, self._receipt = stamp, now

@@ -6,6 +6,7 @@ Where there is no terminal, each event is a line.
 from __future__ import annotations
 
 import contextlib
+import math
 import sys
 import threading
 from typing import TYPE_CHECKING, Any
@@ -92,7 +93,7 @@ def _limits(session: Session, status: dict[str, Any]) -> Table:
     def row(
         name: str, value: Any, limit: float, unit: str, *, scale: float = 1.0, least: bool = False
     ) -> None:
-        if not isinstance(value, int | float):
+        if not isinstance(value, int | float) or not math.isfinite(value):
             table.add_row(name, "-", f"{scale * limit:g} {unit}", "-")
             return
         room = value - limit if least else limit - value

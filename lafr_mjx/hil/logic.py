@@ -19,6 +19,7 @@ if TYPE_CHECKING:
     from lafr_mjx.hil.link import Heard
     from lafr_mjx.hil.profile import Profile
 
+_DOWN = (Mode.HOVER, Mode.GUARD, Mode.LAND, Mode.OFF, Mode.DISCONNECTED)
 _GROUND_M = 0.3  # a vehicle that stands is lower than this
 _RATE_SHARE = 0.9  # of the promised rate of a topic
 _SENSING_S = 0.015  # a fresh state may be that old when it comes
@@ -203,7 +204,8 @@ class Logic:
         mode = self.machine.mode
         faults = _that_count(faults, before)
         if mode is not before:
-            serious = [f for f in faults if f.rung >= Rung.HOVER]
+            down = mode in _DOWN
+            serious = [f for f in faults if f.rung >= Rung.HOVER and down]
             why = f" ({'; '.join(sorted(f.text for f in serious))})" if serious else ""
             self.events.append(f"{before.value} → {mode.value}{why}")
         flying = mode in (Mode.POLICY, Mode.HOVER, Mode.TAKEOFF, Mode.LAND, Mode.GUARD)

@@ -20,6 +20,7 @@ from urllib.parse import urlsplit
 from lafr_mjx.closing import Closing
 from lafr_mjx.errors import InputError
 from lafr_mjx.hil import rpc
+from lafr_mjx.hil.flight_clock import REAL_TIME
 from lafr_mjx.hil.messages import message_type
 from lafr_mjx.hil.publisher import HANDSHAKE_S, Publisher, SubscriberLink
 from lafr_mjx.hil.reactor import Channel, Reactor
@@ -28,10 +29,13 @@ from lafr_mjx.hil.subscriber import PublisherLink, Subscriber
 if TYPE_CHECKING:
     from collections.abc import Callable
 
+    from lafr_mjx.hil.flight_clock import FlightClock
+
 LOOPBACK = "127.0.0.1"
 DEFAULT_MASTER = "http://127.0.0.1:11311"
 
 _POLL_S = 0.5  # between two looks at the master
+_ALIVE_S = 3.0  # a node that was there is not looked for again so soon
 _RETRY_S = 0.1  # between two tries to reach a publisher
 _MAX_CONNECTIONS = 64
 _NAME = re.compile(r"/[A-Za-z][A-Za-z0-9_]*(/[A-Za-z][A-Za-z0-9_]*)*")
@@ -43,7 +47,12 @@ class Node(Closing):
     unseen = ""  # what this transport cannot see of the others
 
     def __init__(
-        self, name: str, master: str = DEFAULT_MASTER, host: str = LOOPBACK, limit: int = 65_536
+        self,
+        name: str,
+        master: str = DEFAULT_MASTER,
+        host: str = LOOPBACK,
+        limit: int = 65_536,
+        clock: FlightClock = REAL_TIME,
     ) -> None:
         """Prepare; nothing is sent before `start`.
 
@@ -52,19 +61,21 @@ class Node(Closing):
             master: address of the ROS master.
             host: address of this machine that peers can reach; also the only one it listens on.
             limit: largest message that is taken [bytes].
+            clock: of the flight, by which messages are received and expire.
         """
         check_name(name)
         check_master(master)
-        self.name, self.master, self.limit = name, master, limit
+        self.name, self.master, self.limit, self.clock = name, master, limit, clock
         self.publishers: dict[str, Publisher] = {}
         self.subscribers: dict[str, Subscriber] = {}
-        self.master_seen = -float("inf")  # monotonic: when the master last knew us
+        self.master_seen = -float("inf")  # by the flight's clock: when the master last knew us
         self.publishing: dict[str, tuple[str, ...]] = {}  # topic: nodes, as the master says
         self.open_channels = 0
         self._reactor = Reactor(f"{name} wire")
         self._closing = threading.Event()
         self._look = threading.Event()
         self._registered = False
+        self._alive_until: dict[str, float] = {}  # monotonic, by node
         self._talk = threading.Thread(target=self._keep_registered, name=f"{name} master")
         self._talk.daemon = True
         try:
@@ -102,7 +113,7 @@ class Node(Closing):
         """
         check_name(topic)
         subscriber = Subscriber(
-            self.name, topic, message_type(kind), self.limit, read, arrival, idle_s
+            self.name, topic, message_type(kind), self.limit, read, arrival, idle_s, self.clock
         )
         self.subscribers[topic] = subscriber
         return subscriber
@@ -167,11 +178,36 @@ class Node(Closing):
                 self._call("registerPublisher", topic, publisher.kind.name, self.uri)
             self._registered = True
         publishing, _, _ = self._call("getSystemState")
-        self.publishing = {str(topic): tuple(map(str, nodes)) for topic, nodes in publishing}
+        self.publishing = {
+            str(topic): tuple(
+                node
+                for node in map(str, nodes)
+                if topic not in self.publishers or node == self.name or not self._gone(node)
+            )
+            for topic, nodes in publishing
+        }
         known = all(self.name in self.publishing.get(topic, ()) for topic in self.publishers)
         self._registered = known
         if known:
-            self.master_seen = time.monotonic()
+            self.master_seen = self.clock.now()
+
+    def _gone(self, node: str) -> bool:
+        """Whether its process has surely ended: one that was killed stays known to the master."""
+        now = time.monotonic()
+        if now < self._alive_until.get(node, 0.0):
+            return False
+        try:
+            parts = urlsplit(str(self._call("lookupNode", node)))
+            socket.create_connection((parts.hostname, parts.port or 0), timeout=0.2).close()
+        except ConnectionRefusedError:
+            return True
+        except (rpc.RpcError, OSError, ValueError):
+            pass
+        self._alive_until = {
+            name: until for name, until in self._alive_until.items() if until > now
+        }
+        self._alive_until[node] = now + _ALIVE_S
+        return False
 
     def _reach(self, subscriber: Subscriber) -> None:
         """Ask the topic's publishers for their port, and connect to the first that answers."""
@@ -206,7 +242,7 @@ class Node(Closing):
 
     def _open_data(self, sock: socket.socket) -> Channel:
         sock.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
-        return SubscriberLink(self._reactor, sock, self.publishers)
+        return SubscriberLink(self._reactor, sock, self.publishers, self.clock)
 
     def answer(self, method: str, params: tuple[Any, ...]) -> tuple[int, str, Any]:
         """Answer of our side to the master's and other nodes' calls."""

@@ -3,7 +3,9 @@
 from __future__ import annotations
 
 import contextlib
+import os
 import select
+import signal
 import sys
 import termios
 import threading
@@ -13,6 +15,7 @@ from typing import TYPE_CHECKING
 
 from lafr_mjx.errors import InputError, RunError
 from lafr_mjx.hil.safety import Word
+from lafr_mjx.interruption import would_be_lost
 from lafr_mjx.resources import data_folder
 
 if TYPE_CHECKING:
@@ -22,6 +25,7 @@ if TYPE_CHECKING:
     from lafr_mjx.hil.session import Session
 
 _SETTLE_S = 0.8
+_SAME_SIGNAL_S = 0.1  # some starters send one twice
 
 
 def require_person(profile: Profile) -> None:
@@ -50,13 +54,13 @@ def take_off(session: Session) -> None:
     _until_armed(session)
     _ask(session, Word.TAKEOFF)
     session.wait("hover", seconds=session.profile.ladder.takeoff_s + 5.0, what="take-off")
-    time.sleep(_SETTLE_S)
+    session.clock.sleep(_SETTLE_S)
     _ask(session, Word.POLICY)
-    end = time.monotonic() + 10.0
+    end = session.clock.now() + 10.0
     while session.mode != "policy":
-        if time.monotonic() > end or session.mode != "hover":
+        if session.clock.now() > end or session.mode != "hover":
             raise RunError(f"the policy was not let in; {session.trouble()}")
-        time.sleep(0.3)
+        session.clock.sleep(0.3)
         if session.mode == "hover" and session.profile.simulated:
             session.say(Word.POLICY)  # it was not settled yet
 
@@ -69,8 +73,8 @@ def resume(session: Session, seconds: float = 10.0) -> bool:
     """
     if not session.profile.simulated:
         return False
-    end = time.monotonic() + seconds
-    while time.monotonic() < end:
+    end = session.clock.now() + seconds
+    while session.clock.now() < end:
         session.check_alive()
         if session.mode not in ("hover", "policy"):
             return False  # on its way down
@@ -78,8 +82,27 @@ def resume(session: Session, seconds: float = 10.0) -> bool:
             return True
         if session.mode == "hover" and not session.status.get("faults"):
             session.say(Word.POLICY)
-        time.sleep(0.5)
+        session.clock.sleep(0.5)
     return False
+
+
+def again(session: Session) -> None:
+    """After a fault that ended with a landing: take off anew. Only on the software drone."""
+    reset(session)
+    take_off(session)
+
+
+def reset(session: Session) -> None:
+    """After a landing: back to the preflight checks. Only on the software drone."""
+    if not session.profile.simulated:
+        raise RunError(f"the flight is over; {session.trouble()}")
+    session.wait("off", seconds=40.0, what="landing")
+    end = session.clock.now() + 20.0
+    while session.mode != "preflight":
+        if session.clock.now() > end:
+            raise RunError(f"it does not get ready again; {session.trouble()}")
+        session.say(Word.RESET)
+        session.clock.sleep(0.3)
 
 
 def land(session: Session) -> None:
@@ -90,11 +113,11 @@ def land(session: Session) -> None:
 
 
 def _until_armed(session: Session) -> None:
-    end = time.monotonic() + 5.0
+    end = session.clock.now() + 5.0
     while not session.status.get("armed"):
-        if time.monotonic() > end:
+        if session.clock.now() > end:
             raise RunError(f"the pilot does not arm; {session.trouble()}")
-        time.sleep(0.05)
+        session.clock.sleep(0.05)
 
 
 def _ask(session: Session, word: Word) -> None:
@@ -105,6 +128,40 @@ def _ask(session: Session, word: Word) -> None:
         if given != word.value:
             raise RunError(f"the operator did not say '{word.value}'")
     session.say(word)
+
+
+@contextlib.contextmanager
+def interruptible(session: Session) -> Iterator[None]:
+    """The first Ctrl-C or SIGTERM ends the flight with a landing, a further one asks for the guard.
+
+    Only the first one raises: what brings the vehicle down is not interrupted by the others.
+    """
+    if threading.current_thread() is not threading.main_thread():
+        yield
+        return
+    first = 0.0
+
+    def handle(number: int, frame: object) -> None:
+        nonlocal first
+        now = time.monotonic()
+        if first and now - first > _SAME_SIGNAL_S:
+            # In a thread: this one may hold what it needs.
+            threading.Thread(target=session.stop, daemon=True).start()
+        elif not first:
+            if would_be_lost(frame):
+                later = threading.Timer(_SAME_SIGNAL_S, os.kill, (os.getpid(), number))
+                later.daemon = True
+                later.start()
+                return
+            first = now
+            raise KeyboardInterrupt
+
+    before = [(each, signal.signal(each, handle)) for each in (signal.SIGINT, signal.SIGTERM)]
+    try:
+        yield
+    finally:
+        for each, handler in before:
+            signal.signal(each, handler)
 
 
 @contextlib.contextmanager

@@ -12,11 +12,13 @@ import time
 from typing import TYPE_CHECKING
 
 from lafr_mjx.hil import tcpros
+from lafr_mjx.hil.flight_clock import REAL_TIME
 from lafr_mjx.hil.reactor import Channel, Reactor
 
 if TYPE_CHECKING:
     import socket
 
+    from lafr_mjx.hil.flight_clock import FlightClock
     from lafr_mjx.hil.messages import MessageType
 
 HANDSHAKE_S = 2.0
@@ -49,7 +51,7 @@ class Publisher:
 
         Args:
             body: the encoded message.
-            expires: moment (monotonic) after which it must not leave any more.
+            expires: moment (of the flight's clock) after which it must not leave any more.
         """
         data = tcpros.frame(body)
         count = sum(link.offer(data, expires) for link in self.links)
@@ -76,11 +78,16 @@ class SubscriberLink(Channel):
     """A connection that a subscriber opened to us."""
 
     def __init__(
-        self, reactor: Reactor, sock: socket.socket, publishers: dict[str, Publisher]
+        self,
+        reactor: Reactor,
+        sock: socket.socket,
+        publishers: dict[str, Publisher],
+        clock: FlightClock = REAL_TIME,
     ) -> None:
         super().__init__(reactor, sock)
         self.peer = ""
         self._publishers = publishers
+        self._clock = clock
         self._publisher: Publisher | None = None
         self._frames = tcpros.Frames(tcpros.MAX_HEADER)
         self._lock = threading.Lock()
@@ -186,7 +193,7 @@ class SubscriberLink(Channel):
             if not self._partial and self._next is not None:
                 data, expires = self._next
                 self._next = None
-                if expires is None or time.monotonic() <= expires:
+                if expires is None or self._clock.now() <= expires:
                     self._partial = data
 
 

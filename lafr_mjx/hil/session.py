@@ -23,6 +23,7 @@ from lafr_mjx.closing import Closing
 from lafr_mjx.errors import RunError
 from lafr_mjx.hil.bags import TICK, TICK_TOPIC, flights, read_records, write_bag
 from lafr_mjx.hil.console import Console
+from lafr_mjx.hil.flight_clock import FlightClock, check_slow
 from lafr_mjx.hil.legs import check_leg, save_leg
 from lafr_mjx.hil.master import Master
 from lafr_mjx.hil.messages import decode
@@ -39,10 +40,14 @@ if TYPE_CHECKING:
     from lafr_mjx.types import Rollout
 
 _BEAT_S = 0.2
+_PATIENCE_S = 8.0  # a software drone takes some seconds to start
 _TO_THE_START_S = 45.0  # the longest that the way to a leg's start may take
 _ONE_THREAD = {"OPENBLAS_NUM_THREADS": "1", "OMP_NUM_THREADS": "1", "MKL_NUM_THREADS": "1"}
 """Else matrix products wait for helper threads, which have no raised priority."""
 
+_HANGS_S = 20.0  # real silence of a process that should say something all the time ...
+_STATUS_S = 1.0  # ... and of the flight's clock: it does so ten times in it
+_STOP_LANDS_S = 12.0  # guard, then down from any height that is flown
 _LANDING_S = 40.0  # the longest way down: hover, guard, a landing without a known height
 
 
@@ -64,6 +69,7 @@ class Session(Closing):
         task: str | None = None,
         seed: int = 0,
         faults: tuple[str, ...] = (),
+        slow: float = 1.0,
     ) -> None:
         """Start.
 
@@ -76,7 +82,11 @@ class Session(Closing):
             task: whose fans blow around the software drone.
             seed: of the software drone.
             faults: to inject into the software drone.
+            slow: how many times slower than real time all of it flies; software drone only.
         """
+        bridge = master is not None and is_bridge(master)
+        check_slow(slow, simulated=profile.simulated, bridge=bridge)
+        self.clock = FlightClock(slow)
         self.profile = profile
         self.folder = folder
         self.status: dict[str, Any] = {}
@@ -91,7 +101,8 @@ class Session(Closing):
         self._lock = threading.Lock()
         self._closing = False
         self._tail: SpoolReader | None = None
-        self._started = time.monotonic()
+        self._started = self.clock.now()
+        self._said = time.monotonic()  # when the control process last did
         self._log = (folder / "events.txt").open("a", encoding="utf-8", buffering=1)
         try:
             if master is None:
@@ -105,15 +116,17 @@ class Session(Closing):
                 command += ["--vehicle", str(profile.path), "--scenario", scenario]
                 command += ["--seed", str(seed)] + (["--task", task] if task else [])
                 command += ["--fault", *faults] if faults else []
+                command += ["--slow", str(slow)]
                 self._start("drone", command)
             mine, its = socket.socketpair()
-            self.console = Console(mine)
+            self.console = Console(mine, self.clock)
             command = ["-m", "lafr_mjx.hil.control", "--profile", str(profile.path), *common]
             command += ["--out", str(folder), "--console", str(its.fileno())]
+            command += ["--slow", str(slow)]
             self._start("control", command, its.fileno())
             its.close()
-            stop = ["-m", "lafr_mjx.hil", "stop", *common, "--vehicle", str(profile.path)]
-            self._start("stop", stop)
+            command = ["-m", "lafr_mjx.hil", "stop", *common, "--vehicle", str(profile.path)]
+            self._start("stop", [*command, "--slow", str(slow)])
         except BaseException:
             self._end_processes()
             raise
@@ -133,25 +146,32 @@ class Session(Closing):
         self._send({"stop": True})
         self._to_stop(b"stop\n")
 
+    def unstop(self) -> None:
+        """Take an emergency stop back; nothing hears it before the motors are off."""
+        self.note("operator: stop taken back")
+        self._send({"unstop": True})
+
     def cut(self) -> None:
         """Emergency: motors off, by the independent process."""
         self.note("operator: CUT")
         self._to_stop(b"off\n")
 
-    def inject(self, text: str) -> None:
-        """Inject a fault into the software drone."""
+    def inject(self, text: str) -> float:
+        """Inject a fault into the software drone; the moment at which it was sent."""
         from lafr_mjx.hil import messages as m
         from lafr_mjx.hil.node import Node
 
         with Node(f"/lafr_mjx_inject_{os.getpid()}", self.master) as node:
             topic = node.advertise(f"/{self.profile.quad}/sim/fault", "std_msgs/String")
             node.start()
-            end = time.monotonic() + 5.0
-            while not topic.subscribers and time.monotonic() < end:
-                time.sleep(0.005)
+            end = self.clock.now() + 5.0
+            while not topic.subscribers and self.clock.now() < end:
+                self.clock.sleep(0.005)
+            sent = self.clock.now()
             if not topic.publish(m.encode("std_msgs/String", m.text(text))):
                 raise RunError("the software drone does not listen for faults")
-            time.sleep(0.1)
+            self.clock.sleep(0.1)
+            return sent
 
     def learner(self, state: str) -> None:
         """What is known of the learner: `cold` (do not arm yet), `warm` (a heartbeat), `none`.
@@ -170,23 +190,28 @@ class Session(Closing):
 
     def wait(self, *modes: str, seconds: float, what: str) -> str:
         """Wait until the machine is in one of these modes."""
-        end = time.monotonic() + seconds
-        while time.monotonic() < end:
+        end = self.clock.now() + seconds
+        while self.clock.now() < end:
             if self.mode in modes:
                 return self.mode
             self.check_alive()
-            time.sleep(0.02)
+            self.clock.sleep(0.02)
         raise RunError(f"{what} did not happen within {seconds:g} s; {self.trouble()}")
 
     def wait_ready(self, seconds: float = 180.0) -> None:
-        """Wait for all preflight checks."""
-        end = time.monotonic() + seconds
-        while time.monotonic() < end:
-            checks = self.status.get("checks", [])
-            if self.mode == "preflight" and checks and all(good for _, good, _ in checks):
+        """Wait for all preflight checks; after a while say what stands in the way."""
+        # By a real clock: the processes start as fast as ever.
+        begin, told = time.monotonic(), ""
+        while time.monotonic() - begin < seconds:
+            failed = self._failed_checks()
+            if self.mode == "preflight" and self.status.get("checks") and not failed:
                 return
+            names = ", ".join(failed)
+            if time.monotonic() - begin > _PATIENCE_S and names != told:
+                told = names
+                self.note(f"waiting for: {names or 'the pilot'}")
             self.check_alive()
-            time.sleep(0.05)
+            self.clock.sleep(0.05)
         raise RunError(f"not ready to fly after {seconds:g} s; {self.trouble()}")
 
     def trouble(self) -> str:
@@ -195,8 +220,11 @@ class Session(Closing):
             f"{name} ({why})" for name, good, why in self.status.get("checks", []) if not good
         ]
         last = "; ".join(text for _, text in self.events[-3:])
-        mode = f"mode {self.mode}"
-        return ", ".join([mode, *(failed if self.mode == "preflight" else []), last or "no events"])
+        on_ground = self.mode in ("preflight", "disconnected")
+        return ", ".join([f"mode {self.mode}", *(failed if on_ground else []), last or "no events"])
+
+    def _failed_checks(self) -> list[str]:
+        return [name for name, good, _ in self.status.get("checks", []) if not good]
 
     # ------------------------------------------------------------- legs
 
@@ -208,26 +236,26 @@ class Session(Closing):
         before, spool = len(self.refused), self.folder / "flight.spool"
         self._passed(spool)
         self._send({"leg": str(save_leg(self.folder, leg))})
-        end = time.monotonic() + leg.seconds + _TO_THE_START_S
+        end = self.clock.now() + leg.seconds + _TO_THE_START_S
         while leg.number not in self.status.get("finished", []):
             self.check_alive()
             if len(self.refused) > before:
                 raise RunError(f"leg {leg.number} is refused: {self.refused[-1]}")
             if self.mode not in ("policy",):
                 raise BrokenOffError(f"leg {leg.number} was broken off; {self.trouble()}")
-            if time.monotonic() > end:
+            if self.clock.now() > end:
                 raise RunError(f"leg {leg.number} did not end; {self.trouble()}")
-            time.sleep(0.02)
+            self.clock.sleep(0.02)
         return self._recorded(leg.number)
 
     def rest(self, seconds: float = 10.0) -> bool:
         """Have the vehicle come to rest where it laps; whether it did in this time."""
         self._send({"rest": True})
-        end = time.monotonic() + seconds
-        while self.mode == "policy" and time.monotonic() < end:
+        end = self.clock.now() + seconds
+        while self.mode == "policy" and self.clock.now() < end:
             if self.status.get("stage") == "hold":
                 return True
-            time.sleep(0.05)
+            self.clock.sleep(0.05)
         return False
 
     def rollout(self, number: int) -> Rollout:
@@ -249,13 +277,13 @@ class Session(Closing):
         if self._tail is None:
             return self.rollout(number)
         records: list[Record] = []
-        end, later = time.monotonic() + 5.0, False
-        while not later and time.monotonic() < end:
+        end, later = self.clock.now() + 5.0, False
+        while not later and self.clock.now() < end:
             new = list(self._tail)
             records += new
             later = any(_leg_of(record) != number for record in _ticks(new)[-1:])
             if not later:
-                time.sleep(0.1)
+                self.clock.sleep(0.1)
         found = flights(records).get(number)
         if found is None:
             raise RunError(f"leg {number} was not recorded; {self.trouble()}")
@@ -269,9 +297,14 @@ class Session(Closing):
             return
         with contextlib.suppress(Exception):
             self._send({"quit": True})
-            end = time.monotonic() + _LANDING_S
-            while self._running("control") and time.monotonic() < end:
-                time.sleep(0.05)
+            end = self.clock.now() + _LANDING_S
+            while self._running("control") and self.clock.now() < end and not self._hangs():
+                self.clock.sleep(0.05)
+            if self._running("control"):
+                # It hangs. The pilot hovers by itself; the independent stop brings it down.
+                self.note("the control process hangs: the emergency stop lands")
+                self._to_stop(b"stop\n")
+                self.clock.sleep(_STOP_LANDS_S)
         self._closing = True
         self._end_processes()
         spool, bag = self.folder / "flight.spool", self.folder / "flight.bag"
@@ -293,6 +326,11 @@ class Session(Closing):
             pass_fds=() if descriptor is None else (descriptor,),
         )
         log.close()
+
+    def _hangs(self) -> bool:
+        """Whether the control process has said nothing for far too long."""
+        silence = time.monotonic() - self._said
+        return silence > _HANGS_S + self.clock.real_s(_STATUS_S)
 
     def process(self, name: str) -> subprocess.Popen[bytes]:
         """One of the processes: drone, control, stop."""
@@ -327,8 +365,8 @@ class Session(Closing):
     def _listen(self) -> None:
         beat = 0.0
         while not self._closing:
-            if time.monotonic() - beat > _BEAT_S:
-                beat = time.monotonic()
+            if self.clock.now() - beat > _BEAT_S:
+                beat = self.clock.now()
                 self._send({"beat": True})
             self.console.wait(0.05)
             with self._lock:
@@ -341,6 +379,7 @@ class Session(Closing):
     def _take(self, message: dict[str, Any]) -> None:
         if isinstance(message.get("status"), dict):
             self.status = message["status"]
+            self._said = time.monotonic()
         for text in message.get("events", []):
             self.note(str(text))
         if "refused" in message:
@@ -354,7 +393,7 @@ class Session(Closing):
 
     def note(self, text: str) -> None:
         """Add an event to the log."""
-        at = time.monotonic() - self._started
+        at = self.clock.now() - self._started
         self.events.append((at, text))
         with contextlib.suppress(OSError, ValueError):
             self._log.write(f"{at:9.3f} s  {text}\n")

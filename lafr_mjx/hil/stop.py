@@ -12,17 +12,18 @@ import select
 import struct
 import sys
 import termios
-import time
 import tty
 from typing import TYPE_CHECKING
 
 from lafr_mjx.hil import messages as m
+from lafr_mjx.hil.flight_clock import REAL_TIME
 from lafr_mjx.hil.node import LOOPBACK
-from lafr_mjx.hil.transport import open_node
+from lafr_mjx.hil.transport import open_node, own_name
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
 
+    from lafr_mjx.hil.flight_clock import FlightClock
     from lafr_mjx.hil.profile import Profile
 
 _REPEAT_S = 0.05
@@ -34,8 +35,15 @@ _JS_EVENT = struct.Struct("IhBB")
 class EmergencyStop:
     """Publishes `trigger_guard`, `land` and `off`, again and again until they must be heard."""
 
-    def __init__(self, profile: Profile, master: str, host: str = LOOPBACK) -> None:
-        self.node = open_node("/lafr_mjx_stop", master, host)
+    def __init__(
+        self,
+        profile: Profile,
+        master: str,
+        host: str = LOOPBACK,
+        clock: FlightClock = REAL_TIME,
+    ) -> None:
+        self._clock = clock
+        self.node = open_node(own_name("stop"), master, host, clock)
         self._topics = {
             name: self.node.advertise(profile.topic(name), "std_msgs/Empty")
             for name in ("trigger_guard", "land", "off")
@@ -50,7 +58,7 @@ class EmergencyStop:
 
     def stop(self) -> None:
         """Guard at once; a second later land, for as long as it takes."""
-        now = time.monotonic()
+        now = self._clock.now()
         guard = [(now + k * _REPEAT_S, "trigger_guard") for k in range(round(_FOR_S / _REPEAT_S))]
         land = [(now + _FOR_S + 0.5 * k, "land") for k in range(20)]
         self._pending += guard + land
@@ -58,18 +66,18 @@ class EmergencyStop:
 
     def cut(self) -> None:
         """Motors off, now."""
-        now = time.monotonic()
+        now = self._clock.now()
         self._pending = [(now + k * _REPEAT_S, "off") for k in range(round(_FOR_S / _REPEAT_S))]
         self.poll()
 
     def poll(self) -> float:
-        """Send what is due; seconds until the next is."""
-        now = time.monotonic()
+        """Send what is due; real seconds until the next is."""
+        now = self._clock.now()
         due = [name for when, name in self._pending if when <= now]
         self._pending = [(when, name) for when, name in self._pending if when > now]
         for name in dict.fromkeys(due):
             self._topics[name].publish(m.encode("std_msgs/Empty", m.empty()))
-        return min((when - now for when, _ in self._pending), default=0.1)
+        return min((self._clock.real_s(when - now) for when, _ in self._pending), default=0.1)
 
     @property
     def busy(self) -> bool:
@@ -142,11 +150,16 @@ def _react(stop: EmergencyStop, data: bytes, from_joystick: bool) -> None:
             _, value, kind, _ = _JS_EVENT.unpack_from(data, at)
             if kind == 1 and value:  # a button is pressed; not the initial state (0x81)
                 stop.stop()
-                print("STOP: guard, then land", flush=True)
+                _say(stop, "STOP: guard, then land")
         return
     if b"K" in data or b"off" in data:
         stop.cut()
-        print("CUT: motors off", flush=True)
+        _say(stop, "CUT: motors off")
     elif b" " in data or b"s" in data.lower():
         stop.stop()
-        print("STOP: guard, then land", flush=True)
+        _say(stop, "STOP: guard, then land")
+
+
+def _say(stop: EmergencyStop, what: str) -> None:
+    heard = stop.connected
+    print(what if heard else f"NOT SENT, not connected ({what}): use the transmitter", flush=True)

@@ -13,6 +13,7 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, NamedTuple
 
 from lafr_mjx.hil import tcpros
+from lafr_mjx.hil.flight_clock import REAL_TIME
 from lafr_mjx.hil.messages import MalformedError, OutdatedError, decode
 from lafr_mjx.hil.publisher import HANDSHAKE_S
 from lafr_mjx.hil.reactor import Channel, Reactor
@@ -22,6 +23,7 @@ if TYPE_CHECKING:
     import threading
     from collections.abc import Callable
 
+    from lafr_mjx.hil.flight_clock import FlightClock
     from lafr_mjx.hil.messages import MessageType
 
 TAPE = 128
@@ -32,7 +34,7 @@ class Received(NamedTuple):
     """A message with the moments at which it came."""
 
     number: int  # counts the messages of the topic
-    receipt: float  # s, monotonic clock
+    receipt: float  # s, the flight's monotonic clock
     wall: float  # s since 1970, for the recording and for comparing clocks only
     message: Any  # what the topic's reader made of it
 
@@ -71,6 +73,7 @@ class Subscriber:
         read: Callable[[Any], Any] | None,
         arrival: threading.Event | None,
         idle_s: float = float("inf"),
+        clock: FlightClock = REAL_TIME,
     ) -> None:
         self.topic = topic
         self.kind = kind
@@ -84,6 +87,7 @@ class Subscriber:
         self._arrival = arrival
         self._tape: deque[Raw] = deque(maxlen=TAPE)
         self._node_name = node_name
+        self._clock = clock
 
     @property
     def connected(self) -> bool:
@@ -101,7 +105,7 @@ class Subscriber:
 
     def take(self, frames: list[bytes]) -> None:
         """Frames that came together, oldest first (loop thread)."""
-        receipt, wall = time.monotonic(), time.time()
+        receipt, wall = self._clock.now(), self._clock.wall()
         counters = self.counters
         counters.received += len(frames)
         counters.superseded += len(frames) - 1

@@ -2,7 +2,15 @@
 
 from __future__ import annotations
 
+import os
+import secrets
+import socket
+from urllib.parse import urlsplit
+
+from lafr_mjx.errors import InputError
+from lafr_mjx.hil import rpc
 from lafr_mjx.hil.bridge import Bridge, check_bridge
+from lafr_mjx.hil.flight_clock import REAL_TIME, FlightClock, check_slow
 from lafr_mjx.hil.node import Node, check_master
 
 
@@ -16,6 +24,32 @@ def check_address(uri: str) -> None:
     (check_bridge if is_bridge(uri) else check_master)(uri)
 
 
-def open_node(name: str, master: str, host: str) -> Node | Bridge:
+def check_reachable(uri: str) -> None:
+    """Refuse an address where nobody answers."""
+    check_address(uri)
+    try:
+        if is_bridge(uri):
+            parts = urlsplit(uri)
+            socket.create_connection((parts.hostname, parts.port or 0), timeout=2.0).close()
+        else:
+            rpc.call(uri, "getPid", "/lafr_mjx", timeout=2.0)
+    except (rpc.RpcError, OSError) as error:
+        what = "rosbridge" if is_bridge(uri) else "ROS master"
+        raise InputError(f"--master '{uri}': no {what} answers there ({error})") from error
+
+
+def own_name(role: str) -> str:
+    """Name of a node that no other process has.
+
+    Of two nodes with one name a master knows the later one only: a second emergency stop would
+    silence the first, and a second commander would not be seen.
+    """
+    return f"/lafr_mjx_{role}_{os.getpid()}_{secrets.token_hex(3)}"
+
+
+def open_node(name: str, master: str, host: str, clock: FlightClock = REAL_TIME) -> Node | Bridge:
     """Our presence on the wire; not started yet."""
-    return Bridge(name, master) if is_bridge(master) else Node(name, master, host)
+    if is_bridge(master):
+        check_slow(clock.slow, bridge=True)
+        return Bridge(name, master)
+    return Node(name, master, host, clock=clock)

@@ -71,12 +71,12 @@ class RunFolder(Closing):
             raise ValueError(f"'{clash[0]}' is written by the run folder itself")
         head = dict(zip(_HEAD, (SCHEMA_VERSION, lafr_mjx.__version__), strict=True))
         text = f"{toml_text({**head, **config})}\n{_LAST_LINE}\n"
-        lock = None
+        lock, may_resume = None, config.get("run", {}).get("engine") != "hil"
         try:
             path.mkdir(parents=True, exist_ok=True)
-            _refuse_used(path)
+            _refuse_used(path, may_resume)
             lock = files.locked(path)
-            _refuse_used(path)  # another process may have begun a run in the meantime
+            _refuse_used(path, may_resume)  # another process may have begun a run in the meantime
             for leftover in path.glob(f".{_CONFIG}*"):
                 leftover.unlink()
             for name in ("rollouts", "checkpoints", "plots"):
@@ -220,12 +220,13 @@ def read_config(path: Path) -> tuple[dict[str, Any], str]:
     return data, str(written_by)
 
 
-def _refuse_used(path: Path) -> None:
+def _refuse_used(path: Path, may_resume: bool) -> None:
     """Nothing is ever overwritten; what a killed `create` has left is not a run."""
     for item in path.iterdir():
         empty = item.name in ("rollouts", "checkpoints", "plots") and not any(item.iterdir())
         if not (item.name == files.LOCK_NAME or item.name.startswith(f".{_CONFIG}") or empty):
-            advice = "go on with it by --resume, or " if (path / _CONFIG).exists() else ""
+            resumable = (path / _CONFIG).exists() and may_resume
+            advice = "go on with it by --resume, or " if resumable else ""
             raise InputError(
                 f"{path}: is not empty, and a run is never overwritten; "
                 f"{advice}give another folder by --out"

@@ -1,8 +1,12 @@
-"""What the tests of faults measured: one row for each fault and place, printed at the end."""
+"""What the tests of faults measured: one row for each fault and place, printed at the end.
+
+`python fault_table.py FILE` prints the table of a file that LAFR_HIL_TABLE named.
+"""
 
 import json
 import os
 import statistics
+import sys
 
 ROWS = {}  # (clock, fault, where): [reactions in s], bound, end state
 
@@ -31,3 +35,11 @@ def lines():
             f"{limit:>8}  {end}"
         )
     return out
+
+
+if __name__ == "__main__":
+    with open(sys.argv[1], encoding="utf-8") as measured:
+        for line in measured:
+            clock, fault, where, reaction, bound, end = json.loads(line)
+            ROWS.setdefault((clock, fault, where), ([], bound, end))[0].append(reaction)
+    print("\n".join(lines()))

@@ -1,16 +1,20 @@
 # pyright: reportOptionalMemberAccess=false, reportArgumentType=false
 """A flight in real time for the tests: operator's side, and what the drone printed."""
 
+import os
 import re
+import signal
 import time
+from pathlib import Path
 
 import numpy as np
-from lateness import BareLoop
+from lateness import machine
 from waiting import wait_for
 
 from lafr_mjx.errors import RunError
+from lafr_mjx.hil.bags import read_records
 from lafr_mjx.hil.legs import Leg, save_leg
-from lafr_mjx.hil.operator import take_off
+from lafr_mjx.hil.operator import reset, resume, take_off
 from lafr_mjx.hil.profile import load_profile
 from lafr_mjx.hil.safety import Word
 from lafr_mjx.hil.session import Session
@@ -20,20 +24,37 @@ from lafr_mjx.tasks import load_task
 PROFILE = load_profile("sim")
 TASK = load_task("figure8")
 FAST = 0.5  # time scale: 4.5 m/s
+_READY_S = 30.0
+_CHARGED_V = PROFILE.limits.voltage_preflight_v + 0.2  # for one more flight
 
 
 def leg(number=0, seconds=100.0, time_scale=FAST, lap_on=False):
     return Leg(number, TASK.path, time_scale, TASK.ramp_s, seconds, None, np.zeros(4), 0, lap_on)
 
 
+class Breakable(Session):
+    """A session whose control process can be broken from the inside: `broken_control.py`."""
+
+    def _start(self, name, command, descriptor=None):
+        if name == "control":
+            command = [str(Path(__file__).with_name("broken_control.py")), *command[2:]]
+        super()._start(name, command, descriptor)
+
+    def break_control(self, kind):
+        """From now on; the moment. An empty kind mends it."""
+        (self.folder / "broken.txt").write_text(kind)
+        os.kill(self.process("control").pid, signal.SIGUSR1)
+        return time.monotonic()
+
+
 class Flight:
     """A session that can be brought into the air again and again."""
 
-    def __init__(self, folder):
+    def __init__(self, folder, kind=Session):
         folder.mkdir(exist_ok=True)
-        self.session = Session(PROFILE, folder, scenario="wind5")
+        self.session = kind(PROFILE, folder, scenario="wind5")
         self.folder = folder
-        self.bare = BareLoop(folder / "lateness.txt")
+        self.machine = machine()
         self._legs = 0
 
     def up(self, where):
@@ -45,7 +66,7 @@ class Flight:
                 return self
             except (RunError, AssertionError) as error:
                 # One late tick is a fault; where a bare loop is late too, it is the machine.
-                late = self.bare.worst(begin, time.monotonic())
+                late = self.machine.worst(begin, time.monotonic())
                 if attempt == 3 or late < 0.01:
                     raise RunError(
                         f"{error}; a bare loop was late by {1e3 * late:.0f} ms"
@@ -55,7 +76,10 @@ class Flight:
 
     def _rise(self, where):
         session = self.session
-        take_off(session)
+        if session.mode != "hover" or not resume(session):
+            self.down()
+            session.wait_ready(_READY_S)
+            take_off(session)
         if where == "at speed":
             self._legs += 1
             session._send({"leg": str(save_leg(session.folder, leg(self._legs)))})
@@ -64,39 +88,40 @@ class Flight:
                 if time.monotonic() > end or session.mode != "policy":
                     raise RunError(f"not on the track; {session.trouble()}")
                 time.sleep(0.02)
-            time.sleep(3.0)
+            time.sleep(2.5)
         else:
-            time.sleep(1.0)
+            time.sleep(0.5)
         if session.mode != "policy" or session.status.get("rung") not in ("NONE", "SLOW"):
             raise RunError(f"not in the policy's hands; {session.trouble()}")
+
+    def over(self):
+        """After a test: ready for the next one, in the air where it hovers without a fault."""
+        session = self.session
+        if session.mode != "hover" or session.status.get("faults") or not self._charged():
+            self.down()
 
     def down(self):
         """Landed, off, and ready for the next."""
         session = self.session
+        if session.mode in ("disconnected", "preflight"):
+            return
         if session.mode != "off":
             session.say(Word.LAND)
             session.wait("off", seconds=40.0, what="landing")
-
-        def calm():
-            session._send({"unstop": True})  # a stop stays until somebody takes it back
-            return not session.status.get("faults")
-
-        wait_for(calm, 20.0, "the end of the fault")
-        end = time.monotonic() + 10.0
-        while session.mode != "preflight" and time.monotonic() < end:
-            session._send({"unstop": True})
-            session.say(Word.RESET)
-            time.sleep(0.3)
-        assert session.mode == "preflight", session.trouble()
+        session.unstop()  # a stop stays until somebody takes it back
+        wait_for(lambda: not session.status.get("faults"), 20.0, "the end of the fault")
+        reset(session)
 
     def usable(self):
         """Whether another flight can begin."""
         running = all(self.session.process(n).poll() is None for n in ("control", "drone"))
-        return running and self.session.mode == "preflight"
+        return running and self._charged() and self.session.mode in ("preflight", "hover")
+
+    def _charged(self):
+        return self.session.status.get("voltage", 0.0) > _CHARGED_V
 
     def close(self):
         self.session.close()
-        self.bare.close()
 
     def records(self):
         """What is on the disk by now."""
@@ -113,3 +138,32 @@ class Flight:
             (float(t), words.split(", "))
             for t, words in re.findall(r"^ *([0-9.]+) s  (.*)$", text, re.MULTILINE)
         ]
+
+
+class Hangar:
+    """Flights one after the other on one session, as long as it is usable."""
+
+    def __init__(self, folders, kind=Session):
+        self._folders, self._kind, self._flight = folders, kind, None
+
+    def take(self):
+        if self._flight is not None and not self._flight.usable():
+            self._flight.close()
+            self._flight = None
+        if self._flight is None:
+            self._flight = Flight(self._folders.mktemp("hil"), self._kind)
+        return self._flight
+
+    def close(self):
+        """End it; what was recorded must all be in the bag."""
+        flight = self._flight
+        if flight is not None:
+            flight.close()
+            spooled = [(r.topic, r.data) for r in flight.records()]
+            bagged = [(r.topic, r.data) for r in read_records(flight.folder / "flight.bag")]
+            assert len(bagged) == len(spooled) and set(bagged) == set(spooled), "complete"
+
+
+def wait_for_a_moment(attempt, name):
+    """Each time at another point of the lap."""
+    time.sleep(1.2 * np.random.default_rng([attempt, len(name)]).random())

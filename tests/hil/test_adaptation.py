@@ -6,25 +6,17 @@ Small effort: what is learned in it is not much, but every step is there.
 
 import json
 import re
-import subprocess
-import sys
-import threading
-import time
-from pathlib import Path
 
 import numpy as np
 import pytest
-from waiting import wait_for
 
 from lafr_mjx.control.policy_file import load_policy
-from lafr_mjx.errors import InputError, RunError
+from lafr_mjx.errors import RunError
 from lafr_mjx.hil.bags import flights as bagged
 from lafr_mjx.hil.bags import read_records
-from lafr_mjx.hil.commands.compare import compared
 from lafr_mjx.hil.commands.fly import Fly
 from lafr_mjx.hil.flights import Flights, fly_adaptation
 from lafr_mjx.hil.learner_faults import split
-from lafr_mjx.hil.learner_setup import LearnerSetup
 from lafr_mjx.hil.profile import load_profile
 from lafr_mjx.resources import data_folder
 from lafr_mjx.runs.run_folder import RunFolder
@@ -126,134 +118,3 @@ def test_a_learner_that_diverges_is_frozen(tmp_path):
     assert {r["time_scale"] for r in records} == {1.0}, "the last good time scale"
     learned = load_policy(tmp_path / "run" / "policy.npz")
     assert all(np.isfinite(layer.weight).all() for layer in learned.layers)
-
-
-# ------------------------------------------------------------------ without flying
-
-
-def test_faults_of_the_learner_are_told_from_the_drones():
-    drone, learner = split(["mocap-drop@12:0.5", "learner-kill@20", "learner-nan@3"])
-    assert drone == ["mocap-drop@12:0.5"]
-    assert [(f.kind, f.at) for f in learner] == [("learner-kill", 20.0), ("learner-nan", 3.0)]
-    for bad in ("learner-kill", "learner-kill@x", "learner-kill@1e9", "learner-dance@3"):
-        with pytest.raises(InputError, match="KIND@SECONDS"):
-            split([bad])
-
-
-def test_setup_through_a_file(tmp_path):
-    setup = LearnerSetup("figure8", "sim", seed=3, effort=(1, 2, 3))
-    setup.write(tmp_path / "learner.json")
-    assert LearnerSetup.read(tmp_path / "learner.json") == setup
-    (tmp_path / "learner.json").write_text('{"task": 3', encoding="utf-8")
-    with pytest.raises(InputError, match="setup of a learner"):
-        LearnerSetup.read(tmp_path / "learner.json")
-
-
-def test_a_learner_that_cannot_start_says_why(tmp_path):
-    from lafr_mjx.hil.adaptation import wait_warm
-    from lafr_mjx.hil.learner_process import LearnerProcess
-
-    setup = LearnerSetup("no-such-task", "sim")
-    with (
-        LearnerProcess(setup, tmp_path) as learner,
-        pytest.raises(RunError, match="no-such-task"),
-    ):
-        wait_warm(learner, lambda text: None, 120.0)
-
-
-def test_comparison_is_judged_by_speed_crashes_and_trips(tmp_path):
-    common = {
-        "first_peak_speed_mps": 2.0, "last_peak_speed_mps": 8.0, "last_lap_time_s": 2.3,
-        "first_rmse_m": 0.3, "last_rmse_m": 0.05, "flight_time_s": 100.0, "iterations": 12,
-        "crashes": 0,
-    }  # fmt: skip
-
-    def folder(name, speed, crashes=0, trips=()):
-        path = tmp_path / name
-        path.mkdir(exist_ok=True)
-        hil = {"trips": list(trips), "missed_deadlines": 0}
-        figures = common | {"last_peak_speed_mps": speed, "crashes": crashes, "hil": hil}
-        (path / "summary.json").write_text(json.dumps(figures))
-        return path
-
-    simulated = folder("a", 8.0)
-    assert compared(simulated, folder("b", 7.2))["good"]
-    assert "89" in compared(simulated, folder("b", 7.15))["why"]
-    assert "crash" in compared(simulated, folder("b", 8.0, crashes=1))["why"]
-    assert "FENCE" in compared(simulated, folder("b", 8.0, trips=["fault FENCE: x"]))["why"]
-
-
-def test_options_that_contradict(tmp_path):
-    command = [sys.executable, "-m", "lafr_mjx.hil", "fly", "--fixed", "--fault", "learner-kill@3"]
-    done = subprocess.run(command, capture_output=True, text=True, cwd=tmp_path, timeout=120)
-    assert done.returncode == 2 and "no learner" in done.stderr
-    assert not (tmp_path / "runs").exists()
-
-
-def test_learner_that_hangs_is_not_told_from_a_dead_one(tmp_path):
-    """Signs of life come from its main thread: whoever stands still is silent."""
-    from lafr_mjx.hil.learner_process import LearnerProcess
-
-    class Watcher:
-        heard: list[str]
-
-        def __init__(self):
-            self.heard, self.stage = [], ""
-
-        def learner(self, state):
-            self.heard.append(state)
-
-    learner = LearnerProcess(LearnerSetup("figure8", "sim"), tmp_path)
-    try:
-        watcher = Watcher()
-        learner.watch_by(watcher)
-        assert watcher.heard == ["cold"]
-        learner._take({"beat": True})
-        assert watcher.heard == ["cold"], "a cold learner's beat does not make it warm"
-        learner._take({"warm": True})
-        learner._take({"beat": True})
-        assert watcher.heard == ["cold", "warm", "warm"]
-        learner.hang()
-        before = len(watcher.heard)
-        time.sleep(1.0)
-        assert len(watcher.heard) == before
-    finally:
-        learner.close()
-    assert watcher.heard[-1] == "none"
-    assert not any(t.name == "learner" and t.is_alive() for t in threading.enumerate())
-
-
-def test_no_learner_is_left_behind(tmp_path):
-    """The operator's process is killed while the learner prepares, which takes long."""
-    script = (
-        "import sys, time\n"
-        "from pathlib import Path\n"
-        "from lafr_mjx.hil.learner_process import LearnerProcess\n"
-        "from lafr_mjx.hil.learner_setup import LearnerSetup\n"
-        "learner = LearnerProcess(LearnerSetup('figure8', 'sim', seed=123), Path(sys.argv[1]))\n"
-        "print(learner.process.pid, flush=True)\n"
-        "time.sleep(60)\n"
-    )
-    operator = subprocess.Popen(
-        [sys.executable, "-c", script, str(tmp_path)], stdout=subprocess.PIPE, text=True
-    )
-    learner = int(operator.stdout.readline())
-    time.sleep(5.0)
-
-    def gone():
-        status = Path(f"/proc/{learner}/stat")
-        return not status.exists() or status.read_text().split()[2] == "Z"
-
-    assert not gone()
-    operator.kill()
-    operator.wait()
-    wait_for(gone, 15.0, "the learner's end")
-
-
-def test_a_flight_cannot_be_resumed():
-    from lafr_mjx.adaptation.job import AdaptationJob
-
-    config = Fly(scenario="wind5", seed=100)._config(load_profile("sim"))
-    assert config["run"]["engine"] == "hil" and config["hil"]["learns"]
-    with pytest.raises(InputError, match="cannot be resumed"):
-        AdaptationJob.from_config(config)

@@ -6,6 +6,12 @@ import sys
 
 import pytest
 
+from lafr_mjx.errors import RunError
+from lafr_mjx.hil.bags import TICK, TICK_TOPIC
+from lafr_mjx.hil.master import Master
+from lafr_mjx.hil.profile import load_profile
+from lafr_mjx.hil.session import Session
+from lafr_mjx.hil.spool import Record, SpoolWriter
 from lafr_mjx.resources import data_folder
 
 
@@ -28,6 +34,15 @@ def run(*arguments, **options):
         (["fly", "--time-scale", "0.2"], "cannot be flown there"),
         (["fly", "--seed", "-1"], "--seed"),
         (["fly", "--fault", "gremlin@3"], "--fault"),
+        (["fly", "--fault", "mocap-drop@1:-1"], "seconds, from 0"),
+        (["fly", "--fault", "mocap-drop@-1"], "seconds, from 0"),
+        (["fly", "--fault", "mocap-drop@nan"], "seconds, from 0"),
+        (["fly", "--fixed", "--iterations", "3"], "--iterations 3"),
+        (["fly", "--master", "nonsense"], "--master"),
+        (["fly", "--master", "http://127.0.0.1:1"], "no ROS master answers"),
+        (["fly", "--master", "ws://127.0.0.1:1"], "no rosbridge answers"),
+        (["compare", "--task", "nope"], "unknown task"),
+        (["compare", "--scenario", "nope"], "unknown scenario"),
         (["fly", "--scenario", "nowhere"], "unknown scenario"),
         (["fly", "--policy", "none.npz"], "none.npz"),
         (["fly", "--vehicle", "agilicious192.toml"], "--master"),
@@ -46,6 +61,37 @@ def test_bad_input_is_one_clear_line(arguments, told, tmp_path):
     assert told in done.stderr
     assert "Traceback" not in done.stderr
     assert not (tmp_path / "runs").exists(), "nothing is left behind"
+
+
+def test_a_stop_that_nobody_holds_says_so():
+    done = run("stop")
+    assert done.returncode == 1 and "nobody holds" in done.stderr
+
+
+def test_an_existing_run_is_kept_and_no_wrong_advice_given(tmp_path):
+    (tmp_path / "a").mkdir()
+    (tmp_path / "a" / "config.toml").write_text("x = 1\n")
+    done = run("fly", "--fixed", "--out", str(tmp_path / "a"))
+    assert done.returncode == 2 and "never overwritten" in done.stderr
+    assert "--resume" not in done.stderr
+
+
+def test_replay_that_cannot_write(tmp_path):
+    record = Record(TICK_TOPIC, TICK, 0.0, 0.0, b"")
+    spool = SpoolWriter(tmp_path / "flight.spool")
+    spool.add(record)
+    spool.close()
+    for option in ("--bag", "--out"):
+        done = run("replay", str(tmp_path / "flight.spool"), option, "/proc/nowhere/x")
+        assert done.returncode == 2 and "Traceback" not in done.stderr, done.stderr
+
+
+def test_a_pilot_that_is_not_there_is_named(tmp_path):
+    profile = load_profile("agilicious192")
+    with Master() as master, Session(profile, tmp_path, master=master.uri) as session:
+        with pytest.raises(RunError, match="topics"):
+            session.wait_ready(12.0)
+        assert any(text.startswith("waiting for: topics") for _, text in session.events)
 
 
 def test_unknown_flag():

@@ -2,6 +2,9 @@
 """Parts of the control process: legs, flyer, pacer, console; and that it needs no JAX."""
 
 import json
+import math
+import os
+import shutil
 import socket
 import subprocess
 import sys
@@ -17,7 +20,7 @@ from lafr_mjx.errors import InputError
 from lafr_mjx.hil.console import Console
 from lafr_mjx.hil.flyer import Flyer, bounded
 from lafr_mjx.hil.legs import Leg, check_leg, load_leg, save_leg, try_policy
-from lafr_mjx.hil.pacer import WINDOW_S, Pacer
+from lafr_mjx.hil.pacer import AHEAD_S, WINDOW_S, Pacer
 from lafr_mjx.hil.plant import as_flown
 from lafr_mjx.hil.profile import load_profile
 from lafr_mjx.reference import clock as clocks
@@ -104,6 +107,15 @@ def test_policy_is_tried_on_the_last_flight():
     last = policy().layers[-1]
     wild = policy()._replace(layers=(*policy().layers[:-1], last._replace(bias=last.bias + 50)))
     assert "limit" in try_policy(wild, seen)
+    # One that answers the last flight's error with all it has may fly.
+    first = policy().layers[0]
+    weight = np.array(first.weight)
+    weight[:3] *= 1e4
+    keen = policy()._replace(layers=(first._replace(weight=weight), *policy().layers[1:]))
+    assert try_policy(keen, seen) == ""
+    weight[:3] = np.nan
+    broken = policy()._replace(layers=(first._replace(weight=weight), *policy().layers[1:]))
+    assert "not finite" in try_policy(broken, seen)
 
 
 def test_leg_must_fit_into_the_arena():
@@ -229,16 +241,23 @@ class FakeTime:
     """A clock and states that arrive on it, for the pacer."""
 
     def __init__(self, arrivals):
-        self.now, self.arrivals, self.flag = 0.0, list(arrivals), False
+        self.at, self.arrivals, self.flag = 0.0, list(arrivals), False
 
-    def clock(self):
-        return self.now
+    # The interface of a clock.
+    def now(self):
+        return self.at
+
+    def real_s(self, seconds):
+        return seconds
+
+    def sleep(self, seconds):
+        self._to(self.at + seconds)
 
     def _to(self, moment):
         while self.arrivals and self.arrivals[0] <= moment:
-            self.now = max(self.now, self.arrivals.pop(0))
+            self.at = max(self.at, self.arrivals.pop(0))
             self.flag = True
-        self.now = max(self.now, moment)
+        self.at = max(self.at, moment)
 
     # The interface of an event.
     def is_set(self):
@@ -248,31 +267,30 @@ class FakeTime:
         self.flag = False
 
     def wait(self, seconds):
-        end = self.now + seconds
+        end = self.at + seconds
         if not self.flag and self.arrivals and self.arrivals[0] <= end:
-            self.now = max(self.now, self.arrivals.pop(0))
+            self.at = max(self.at, self.arrivals.pop(0))
             self.flag = True
         if not self.flag:
-            self.now = end
+            self.at = end
         return self.flag
 
 
-def paced(arrivals, ticks, compute=0.001, monkeypatch=None, stall=None):
+def paced(arrivals, ticks, compute=0.001, stall=None, hz=100.0):
     fake = FakeTime(arrivals)
-    monkeypatch.setattr("lafr_mjx.hil.pacer.time.sleep", lambda s: fake._to(fake.now + s))
-    pacer, begins = Pacer(fake.clock), []
+    pacer, begins = Pacer(hz, fake), []
     for k in range(ticks):
         begins.append(pacer.wait(fake))
-        fake._to(fake.now + (stall[1] if stall and k == stall[0] else compute))
+        fake._to(fake.at + (stall[1] if stall and k == stall[0] else compute))
         pacer.finish()
     return pacer, np.array(begins)
 
 
 @pytest.mark.parametrize("phase", [0.0, 0.003, 0.0071, 0.0099])
 @pytest.mark.parametrize("rate", [1.0, 1.0002, 0.9998])
-def test_pacer_locks_to_the_states_and_keeps_50_hz(monkeypatch, phase, rate):
+def test_pacer_locks_to_the_states_and_keeps_50_hz(phase, rate):
     arrivals = phase + 0.01 * rate * np.arange(3000)
-    pacer, begins = paced(arrivals, 1000, monkeypatch=monkeypatch)
+    pacer, begins = paced(arrivals, 1000)
     late = begins[100:, None] - arrivals[None]
     age = np.where(late >= 0, late, np.inf).min(axis=1)
     assert age.max() < 1e-6, "each tick begins at the arrival of a state"
@@ -280,25 +298,104 @@ def test_pacer_locks_to_the_states_and_keeps_50_hz(monkeypatch, phase, rate):
     assert pacer.missed == 0
 
 
-def test_pacer_goes_on_without_states(monkeypatch):
-    pacer, begins = paced([], 200, monkeypatch=monkeypatch)
+def test_pacer_goes_on_without_states():
+    pacer, begins = paced([], 200)
     assert np.allclose(np.diff(begins), 0.02)
     assert pacer.missed == 0
 
 
-def test_pacer_keeps_50_hz_with_faster_states_and_jitter(monkeypatch):
+def test_pacer_keeps_50_hz_with_faster_states_and_jitter():
     rng = np.random.default_rng(0)
     for hz in (100, 200, 400):
         arrivals = np.sort(np.arange(4 * hz) / hz + 0.0005 * rng.random(4 * hz))
-        _, begins = paced(arrivals, 150, monkeypatch=monkeypatch)
+        _, begins = paced(arrivals, 150, hz=hz)
         mean = np.diff(begins[40:]).mean()
         assert abs(1.0 / mean - 50.0) < 1.0, hz
 
 
+@pytest.mark.parametrize("moved", [0.001, 0.003, 0.0051, 0.0079, 0.0099])
+def test_pacer_finds_states_that_have_moved_at_once(moved):
+    """The vehicle stood still and goes on: its states come at other moments from then on."""
+    before = 0.01 * np.arange(400)
+    arrivals = np.concatenate([before, before[-1] + 0.01 + moved + 0.01 * np.arange(400)])
+    _, begins = paced(arrivals, 350)
+    late = begins[100:, None] - arrivals[None]
+    age = np.where(late >= 0, late, np.inf).min(axis=1)
+    assert np.sum(age > 1e-6) <= 1, "at most the tick whose state did not come"
+    steps = np.diff(begins[100:])
+    assert steps.min() > 0.0099 and steps.max() < 0.0251
+
+
+def test_pacer_prepares_each_tick_before_its_state():
+    fake = FakeTime(0.003 + 0.01 * np.arange(1000))
+    pacer, prepared, begins = Pacer(100.0, fake), [], []
+    for _ in range(300):
+        begins.append(pacer.wait(fake, lambda: prepared.append(fake.at)))
+        fake._to(fake.at + 0.001)
+        pacer.finish()
+    ahead = np.array(begins[100:]) - np.array(prepared[-200:])
+    assert np.allclose(ahead, AHEAD_S, atol=1e-4)
+
+
 @pytest.mark.parametrize(("stall", "missed"), [(0.019, 0), (0.0215, 1), (0.041, 2), (0.101, 5)])
-def test_pacer_counts_what_was_late(monkeypatch, stall, missed):
-    pacer, _ = paced([], 100, monkeypatch=monkeypatch, stall=(50, stall - WINDOW_S))
+def test_pacer_counts_what_was_late(stall, missed):
+    pacer, _ = paced([], 100, stall=(50, stall - WINDOW_S))
     assert pacer.missed == missed == pacer.missed_in_a_row
+
+
+# ------------------------------------------------------------------ memory
+
+
+def test_memory_is_kept_where_that_is_allowed():
+    script = (
+        "import re, threading\n"
+        "from lafr_mjx.hil.realtime import keep_in_memory\n"
+        "locked = keep_in_memory()\n"
+        "thread = threading.Thread(target=lambda: bytearray(1 << 22))\n"
+        "thread.start()\n"
+        "thread.join()\n"
+        "status = open('/proc/self/status').read()\n"
+        "kept = int(re.search(r'VmLck:\\s+(\\d+)', status)[1])\n"
+        "assert (kept > 1000) == locked, (kept, locked)\n"
+        "print(locked)\n"
+    )
+
+    def run(*limit):
+        command = [*limit, sys.executable, "-c", script]
+        done = subprocess.run(command, capture_output=True, text=True, timeout=60)
+        assert done.returncode == 0, done.stderr
+        return done.stdout.strip()
+
+    assert run() in ("True", "False")
+    if shutil.which("setpriv") and os.geteuid() == 0:
+        # With a limit an allocation in flight could fail: better not locked at all.
+        assert run("setpriv", "--bounding-set=-ipc_lock", "--inh-caps=-ipc_lock") == "False"
+
+
+def test_matrix_products_at_the_same_time_take_no_new_memory_in_flight():
+    """32 MB for each would be allocated, and locked, in the middle of a tick."""
+    script = (
+        "import os, sys\n"
+        "from lafr_mjx.hil.realtime import keep_in_memory, memory_mb, reserve_matrix_memory\n"
+        "locked = keep_in_memory()\n"
+        "reserve_matrix_memory(int(sys.argv[1]))\n"
+        "before = memory_mb(os.getpid())\n"
+        "reserve_matrix_memory(3)\n"
+        "print(memory_mb(os.getpid()) - before if locked else 'nan')\n"
+    )
+
+    def grows(reserved):
+        command = [sys.executable, "-c", script, str(reserved)]
+        one = os.environ | {"OPENBLAS_NUM_THREADS": "1"}
+        done = subprocess.run(command, capture_output=True, text=True, timeout=60, env=one)
+        assert done.returncode == 0, done.stderr
+        return float(done.stdout)
+
+    unprepared = grows(1)
+    if math.isnan(unprepared):
+        pytest.skip("memory cannot be locked here: it grows page by page")
+    assert unprepared > 32.0, "megabytes: what it is for"
+    assert grows(3) < 16.0
 
 
 # ------------------------------------------------------------------ console

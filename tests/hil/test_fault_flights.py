@@ -375,10 +375,11 @@ def test_tilt_trips_at_the_first_tick_beyond_its_time(flight, where, degrees, li
     assert seconds >= limit - CYCLE_S, "a shorter tilt is within the plan"
 
 
+@pytest.mark.parametrize("attempt", range(REPEATS))
 @pytest.mark.parametrize("where", WHERE)
-def test_motion_capture_lost_for_500_ms_is_the_guard(flight, where):
+def test_motion_capture_lost_for_500_ms_is_the_guard(flight, where, attempt):
     for seconds, mode in ((LIMITS.mocap_lost_s - 0.02, Mode.HOVER), (0.53, Mode.GUARD)):
-        sim = flight(where, 5)
+        sim = flight(where, 5, attempt)
         begin = sim.time
         inject(f"mocap-drop@+0:{seconds:.3f}")(sim)
         sim.run(0.6)

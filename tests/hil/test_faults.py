@@ -132,10 +132,10 @@ def test_fence_is_right_for_who_brakes_as_promised(x, v, more, delay):
 def test_tilt_trips_after_its_time(tilt, seconds, fault):
     memory = Watch()
     ticks = round(seconds / DT)
-    for k in range(ticks + 1):
+    for k in range(ticks):
         memory, found = watch(memory, readings(now=100.0 + k * DT, state=state(tilt=tilt)), PROFILE)
         assert fault not in found, k
-    moment = 100.0 + (ticks + 1) * DT
+    moment = 100.0 + ticks * DT
     assert fault in watch(memory, readings(now=moment, state=state(tilt=tilt)), PROFILE)[1]
     # Upright for one tick starts the time anew.
     memory, _ = watch(memory, readings(now=moment), PROFILE)

@@ -18,10 +18,13 @@ from waiting import wait_for
 from lafr_mjx.errors import RunError
 from lafr_mjx.hil.bags import flights, read_records
 from lafr_mjx.hil.legs import Leg
-from lafr_mjx.hil.operator import land, take_off
+from lafr_mjx.hil.master import Master
+from lafr_mjx.hil.operator import again, land, take_off
 from lafr_mjx.hil.plant import HilPlant
 from lafr_mjx.hil.profile import load_profile
+from lafr_mjx.hil.safety import Word
 from lafr_mjx.hil.session import Session
+from lafr_mjx.hil.stop import EmergencyStop
 from lafr_mjx.tasks import load_task
 
 PROFILE = load_profile("sim")
@@ -99,6 +102,57 @@ def test_flight_recording_and_landing(session, capsys):
               f"{session.ended['ticks']} ticks ({session.priority})")  # fmt: skip
 
 
+def test_a_vehicle_that_has_landed_is_flown_again(session):
+    take_off(session)
+    session.say(Word.LAND)
+    again(session)
+    assert session.mode == "policy"
+    land(session)
+    assert not crashed(session)
+
+
+def test_the_stop_of_a_second_person_beside_our_own(tmp_path):
+    """Started before the flight, and held by somebody else: both must reach the pilot."""
+    with Master() as master:
+        theirs = EmergencyStop(PROFILE, master.uri)
+        try:
+            with Session(PROFILE, tmp_path, master=master.uri) as session:
+                take_off(session)
+                wait_for(lambda: theirs.connected, 5.0, "their connection")
+                text = (tmp_path / "stop.txt").read_text()
+                assert text.strip().splitlines()[-1].endswith("ready"), text
+                begin = time.monotonic()
+                theirs.stop()
+                while not any("guard" in words for _, words in drone_log(session)):
+                    theirs.poll()
+                    assert time.monotonic() - begin < 1.0, "the guard"
+                    time.sleep(0.005)
+                while session.mode != "off":
+                    theirs.poll()
+                    assert time.monotonic() - begin < 40.0, session.trouble()
+                    time.sleep(0.02)
+                assert not crashed(session)
+        finally:
+            theirs.close()
+
+
+@pytest.mark.parametrize("number", [signal.SIGINT, signal.SIGTERM])
+def test_flight_ends_in_order_when_its_command_is_told_to_end(tmp_path, number):
+    """Told twice within a moment, as some starters do: it lands, and says so in a line."""
+    out = tmp_path / "run"
+    command = [sys.executable, "-m", "lafr_mjx.hil", "fly", "--fixed", "--out", str(out)]
+    flight = subprocess.Popen(command, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True)
+    log = out / "hil" / "events.txt"
+    wait_for(lambda: log.exists() and "hover → policy" in log.read_text(), 60.0, "the policy")
+    for _ in range(2):
+        flight.send_signal(number)
+        time.sleep(0.01)
+    _, told = flight.communicate(timeout=60.0)
+    assert flight.returncode == 1 and "the vehicle was landed" in told
+    assert "Traceback" not in told and (out / "summary.json").exists()
+    assert "land → off" in log.read_text() and "→ guard" not in log.read_text()
+
+
 def test_cut_beats_everything(session):
     at_speed(session)
     begin = time.monotonic()
@@ -149,6 +203,18 @@ def test_drone_process_killed(session):
     with pytest.raises(RunError, match="drone process has ended"):
         session.wait("nowhere", seconds=5.0, what="nothing")
     wait_for(lambda: session.mode in ("hover", "guard", "land"), 2.0, "leaving the policy")
+
+
+def test_a_session_that_ends_while_its_control_process_hangs(tmp_path):
+    """The pilot hovers by itself; the independent stop lands it before everything is ended."""
+    session = Session(PROFILE, tmp_path)
+    try:
+        take_off(session)
+        os.kill(session.process("control").pid, signal.SIGSTOP)
+    finally:
+        session.close()
+    assert "the emergency stop lands" in (tmp_path / "events.txt").read_text()
+    assert drone_log(session)[-1][1][0] == "land" and not crashed(session)
 
 
 def test_command_line_flight(tmp_path):

@@ -5,6 +5,8 @@ import os
 import random
 import socket
 import struct
+import subprocess
+import sys
 import threading
 import time
 import xmlrpc.client
@@ -225,6 +227,27 @@ def test_second_publisher_is_seen_and_not_mixed_in(pair, master):
         publisher.publish(pose(1))
         wait_for(lambda: subscriber.latest is not None, what="a message")
         assert subscriber.latest.message.header.seq == 1
+
+
+def test_a_publisher_that_was_killed_is_not_taken_for_a_second_one(pair, master):
+    """A master remembers nodes that never said goodbye."""
+    script = (
+        "import sys, time\n"
+        "from lafr_mjx.hil.node import Node\n"
+        "node = Node('/other', sys.argv[1])\n"
+        f"node.advertise({TOPIC!r}, {KIND!r})\n"
+        "node.start()\n"
+        "time.sleep(60)\n"
+    )
+    other = subprocess.Popen([sys.executable, "-c", script, master.uri])
+    try:
+        wait_for(lambda: "/other" in pair[0].publishing[TOPIC], 20.0, "the other one")
+    finally:
+        other.kill()
+        other.wait()
+    wait_for(lambda: "/other" not in pair[0].publishing[TOPIC], 8.0, "its end")
+    known, _, _ = rpc.call(master.uri, "getSystemState", "/test")
+    assert any("/other" in nodes for _, nodes in known), "the master still knows it"
 
 
 def test_nobody_else_can_shut_us_down(pair):

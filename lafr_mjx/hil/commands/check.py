@@ -99,7 +99,7 @@ class Check:
 
         from lafr_mjx.control.policy_file import load_policy
         from lafr_mjx.hil.legs import Leg
-        from lafr_mjx.hil.operator import land, resume, take_off
+        from lafr_mjx.hil.operator import again, land, resume, take_off
         from lafr_mjx.hil.profile import load_profile
         from lafr_mjx.hil.realtime import memory_mb, prefer_operator, stolen_s
         from lafr_mjx.hil.session import BrokenOffError, Session
@@ -138,7 +138,7 @@ class Check:
                     except BrokenOffError:  # late ticks; go on, it is them that are counted
                         broken += 1
                         if not resume(session):
-                            raise
+                            again(session)
                     if math.isnan(memory) and time.monotonic() - start >= settled:
                         memory = memory_mb(control)
                 after = (session.status["missed"], session.status["ticks"])

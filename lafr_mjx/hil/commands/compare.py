@@ -24,6 +24,8 @@ class Compare:
 
     python -m lafr_mjx.hil compare --scenario wind5 --seed 100 --iterations 12
 
+    python -m lafr_mjx.hil compare --scenario wind5 --seed 100 --slow 8
+
     Fails unless the flight through the wire reaches 90 % of the other one's last peak speed,
     without a crash and without a trip.
     """
@@ -36,6 +38,8 @@ class Compare:
     """Flights of each, each followed by learning."""
     seed: int = 0
     """Seed of both; noise and gusts are not the same, for the drone also flies between flights."""
+    slow: float = 1.0
+    """Times slower than real time that the drone flies, for a machine that is not punctual."""
     engine: Literal["mjx", "freebody"] = "mjx"
     """Physics of the simulated plant."""
     simulated: Path | None = None
@@ -47,11 +51,18 @@ class Compare:
 
     def run(self) -> None:
         """Run one after the other, in processes of their own."""
+        from lafr_mjx.hil.flight_clock import check_slow
+        from lafr_mjx.plant.scenario import load_scenario
+        from lafr_mjx.tasks import load_task
+
         check_writable(self.json)
         if not 1 <= self.iterations <= 100:
             raise InputError(f"--iterations {self.iterations}: must be from 1 to 100")
         if not 0 <= self.seed < 2**31:
             raise InputError(f"--seed {self.seed}: must be from 0 to {2**31 - 1}")
+        check_slow(self.slow)
+        load_task(self.task)
+        load_scenario(self.scenario)
         name = f"hil-compare-{time.strftime('%Y%m%d-%H%M%S')}"
         out = self.out or Path("runs") / name
         if self.simulated is not None:
@@ -69,8 +80,8 @@ class Compare:
             command = ["-m", "lafr_mjx", "adapt", *common, "--engine", self.engine]
             _run([*command, "--out", str(simulated)], "the run on the simulated plant failed")
         flown = out / "flown"
-        command = ["-m", "lafr_mjx.hil", "fly", *common, "--out", str(flown)]
-        _run(command, "the flight through the wire did not come to its end")
+        command = ["-m", "lafr_mjx.hil", "fly", *common, "--slow", str(self.slow)]
+        _run([*command, "--out", str(flown)], "the flight through the wire did not come to its end")
         figures = compared(simulated, flown)
         for line in _lines(figures):
             print(line)
@@ -108,7 +119,11 @@ def compared(simulated: Path, flown: Path) -> dict[str, Any]:
     return {
         "simulated": {key: one[key] for key in keys},
         "flown": {key: two[key] for key in keys}
-        | {"trips": trips, "missed_deadlines": two["hil"]["missed_deadlines"]},
+        | {
+            "trips": trips,
+            "missed_deadlines": two["hil"]["missed_deadlines"],
+            "slow": two["hil"].get("slow", 1.0),
+        },
         "share_of_peak_speed": share,
         "least_share": LEAST_SHARE,
         "good": not any(why),
@@ -138,9 +153,11 @@ def _lines(figures: dict[str, Any]) -> list[str]:
             f"{name:<16}{side['first_peak_speed_mps']:>10.2f}{side['last_peak_speed_mps']:>10.2f}"
             f"{'-' if lap is None else f'{lap:.2f}':>8}{side['last_rmse_m']:>13.3f}"
         )
+    slow = figures["flown"]["slow"]
     lines.append(
         f"Through the wire {figures['share_of_peak_speed']:.1%} of the peak speed is reached, with "
         f"{figures['flown']['crashes']} crashes, {len(figures['flown']['trips'])} trips, "
-        f"{figures['flown']['missed_deadlines']} missed deadlines."
+        f"{figures['flown']['missed_deadlines']} missed deadlines, "
+        + ("in real time." if slow == 1.0 else f"in slow motion: a second took {slow:g} s.")
     )
     return lines

@@ -39,8 +39,8 @@ class Fly:
     """Profile of the drone: sim, agilicious192, kingfisher, or path of a file."""
     scenario: str | None = None
     """World of the software drone; by default the task's own."""
-    iterations: int = 12
-    """Flights of the adaptation, each followed by learning; 12 are about 100 s of flight."""
+    iterations: int | None = None
+    """Flights of the adaptation (12 by default: about 100 s), each followed by learning."""
     method: Literal["ours", "baseline", "lotf", "anchor-only", "residual-only"] = "ours"
     """Which parts of the method are on."""
     fixed: bool = False
@@ -61,6 +61,8 @@ class Fly:
     """Folder of the run; by default a new one under runs/."""
     fault: list[str] = field(default_factory=list)
     """Faults to inject into the software drone (see sim-drone) or the learner (learner-kill)."""
+    slow: float = 1.0
+    """Times slower than real time, for a machine that is not punctual (software drone only)."""
     json: Path | None = None
     """Write the summary there, too."""
 
@@ -71,6 +73,7 @@ class Fly:
         from lafr_mjx.hil.learner_faults import split
         from lafr_mjx.hil.operator import confirm_checklist, require_person
         from lafr_mjx.hil.profile import check_vehicle, load_profile
+        from lafr_mjx.hil.transport import check_reachable
         from lafr_mjx.plant.scenario import load_scenario
         from lafr_mjx.plant.vehicle import load_vehicle
         from lafr_mjx.runs.run_folder import RunFolder
@@ -90,8 +93,10 @@ class Fly:
         policy = None if self.policy is None else load_policy(self.policy)
         self._check_path(task, scale, profile)
         require_person(profile)
+        if self.master is not None:
+            check_reachable(self.master)
         flights = Flights(profile, task, self.task, scenario, self.seed, self.master, self.host,
-                          tuple(faults))  # fmt: skip
+                          tuple(faults), self.slow)  # fmt: skip
         kind = "fixed" if self._fixed else self.method
         name = f"hil-{task.name}-{kind}-{time.strftime('%Y%m%d-%H%M%S')}"
         with RunFolder.create(self.out or Path("runs") / name, self._config(profile)) as folder:
@@ -101,9 +106,13 @@ class Fly:
                 summary = fly_fixed(flights, folder, policy, scale, self.flights or 3)
             else:
                 summary = fly_adaptation(
-                    flights, folder, self.method, self.iterations, learner_faults
+                    flights, folder, self.method, self._iterations, learner_faults
                 )
         write_json(self.json, summary)
+
+    @property
+    def _iterations(self) -> int:
+        return 12 if self.iterations is None else self.iterations
 
     @property
     def _fixed(self) -> bool:
@@ -111,14 +120,21 @@ class Fly:
         return self.fixed or any(value is not None for value in given)
 
     def _check(self, profile: Profile, scale: float) -> None:
+        from lafr_mjx.hil.flight_clock import check_slow
+        from lafr_mjx.hil.transport import is_bridge
+
         if self.flights is not None and not 1 <= self.flights <= 1000:
             raise InputError(f"--flights {self.flights}: must be from 1 to 1000")
-        if not 1 <= self.iterations <= 100:
+        if self.iterations is not None and self._fixed:
+            raise InputError(f"--iterations {self.iterations}: fixed flights learn nothing")
+        if not 1 <= self._iterations <= 100:
             raise InputError(f"--iterations {self.iterations}: must be from 1 to 100")
         if not 0 <= self.seed < 2**31:
             raise InputError(f"--seed {self.seed}: must be from 0 to {2**31 - 1}")
         if not math.isfinite(scale) or not 0.02 <= scale <= 50.0:
             raise InputError(f"--time-scale {scale}: must be a number from 0.02 to 50")
+        bridge = self.master is not None and is_bridge(self.master)
+        check_slow(self.slow, simulated=profile.simulated, bridge=bridge)
         if not profile.simulated:
             if self.master is None:
                 raise InputError("--master: a real drone needs the address of its ROS master")
@@ -145,7 +161,7 @@ class Fly:
             scenario=self.scenario,
             vehicle=profile.vehicle,
             method="geometric" if self._fixed else self.method,
-            iterations=(self.flights or 3) if self._fixed else self.iterations,
+            iterations=(self.flights or 3) if self._fixed else self._iterations,
             seed=self.seed,
             engine="hil",
             ats="hold" if self._fixed else "verified",
@@ -155,6 +171,7 @@ class Fly:
         config["hil"] = {
             "profile": profile.name,
             "simulated": profile.simulated,
+            "slow": self.slow,
             "learns": not self._fixed,
         }
         if self._fixed:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -23,7 +24,7 @@ class Replay:
     recording: Positional[Path]
     """A ROS 1 bag, or the .spool of a session."""
     task: str | None = None
-    """The task that was flown, for lap times."""
+    """The task that was flown: then lap times, and figures as in the table of the run."""
     vehicle: str = "sim"
     """Profile of the drone, for its limits."""
     out: Path | None = None
@@ -34,23 +35,30 @@ class Replay:
     def run(self) -> None:
         """Read, print, write."""
         from lafr_mjx.hil.bags import flights, read_records, write_bag
-        from lafr_mjx.hil.profile import load_profile
+        from lafr_mjx.hil.profile import check_vehicle, load_profile
         from lafr_mjx.hil.report import flight_rows
-        from lafr_mjx.output import print_table
+        from lafr_mjx.output import check_writable, print_table
+        from lafr_mjx.plant.vehicle import load_vehicle
         from lafr_mjx.runs.rollout_file import save_rollout
 
         for name, path in (("--out", self.out), ("--bag", self.bag)):
-            if path is not None and path.exists():
+            if path is not None and os.path.lexists(path):
                 raise InputError(f"{name} {path}: exists already, and nothing is overwritten")
+        check_writable(self.bag, "--bag")
+        profile = load_profile(self.vehicle)
+        check_vehicle(profile, load_vehicle(profile.vehicle))
         found = flights(read_records(self.recording))
         if not found:
             raise InputError(f"{self.recording}: holds no flight of this program")
-        columns, rows = flight_rows(found, self.task, load_profile(self.vehicle))
+        columns, rows = flight_rows(found, self.task, profile)
         print_table(f"{self.recording.name}: {len(found)} flights", columns, rows)
-        if self.out is not None:
-            self.out.mkdir(parents=True)
-            for number, rollout in found.items():
-                save_rollout(self.out / f"{number:03d}.npz", rollout)
-        if self.bag is not None:
-            count = write_bag(self.bag, read_records(self.recording))
-            print(f"{count} messages written to {self.bag}")
+        try:
+            if self.out is not None:
+                self.out.mkdir(parents=True)
+                for number, rollout in found.items():
+                    save_rollout(self.out / f"{number:03d}.npz", rollout)
+            if self.bag is not None:
+                count = write_bag(self.bag, read_records(self.recording))
+                print(f"{count} messages written to {self.bag}")
+        except OSError as error:
+            raise InputError(f"{error.filename}: cannot be written: {error.strerror}") from error

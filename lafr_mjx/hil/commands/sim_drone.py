@@ -32,6 +32,8 @@ class SimDrone:
     """Seed of noise and gusts."""
     seconds: float = math.inf
     """Stop after so long."""
+    slow: float = 1.0
+    """How many times slower than real time it flies; its commander must, too."""
     fault: list[str] = field(default_factory=list)
     """KIND@START[:DURATION[:VALUE]] in seconds since the start; may be given several times."""
 
@@ -42,8 +44,10 @@ class SimDrone:
         os.environ["XLA_FLAGS"] = f"{flags} --xla_cpu_multi_thread_eigen=false".strip()
         from lafr_mjx.hil.drone.injected import Injector, parse
         from lafr_mjx.hil.drone.pilot import Settings
+        from lafr_mjx.hil.flight_clock import check_slow
         from lafr_mjx.hil.node import check_master
         from lafr_mjx.hil.profile import check_vehicle, load_profile
+        from lafr_mjx.hil.transport import check_reachable
         from lafr_mjx.plant.scenario import load_scenario
         from lafr_mjx.plant.vehicle import load_vehicle
         from lafr_mjx.tasks import load_task
@@ -53,6 +57,7 @@ class SimDrone:
             raise InputError(f"--seconds {self.seconds}: must be above 0")
         if not 0 <= self.seed < 2**31:
             raise InputError(f"--seed {self.seed}: must be from 0 to {2**31 - 1}")
+        check_slow(self.slow)
         faults = [parse(text) for text in self.fault]
         profile = load_profile(self.vehicle)
         vehicle = load_vehicle(profile.vehicle)
@@ -64,6 +69,10 @@ class SimDrone:
         from lafr_mjx.hil.drone.server import serve
         from lafr_mjx.hil.drone.vehicle import Drone
 
+        try:
+            check_reachable(self.master)
+        except InputError as error:
+            print(f"{error}; waiting for it", flush=True)
         pilot = profile.pilot
         drone = Drone(
             Physics(vehicle, settings, fans, self.seed),
@@ -79,4 +88,4 @@ class SimDrone:
             sensing_delay_s=1e-3 * settings.sensing_delay_ms,
             injector=Injector(faults),
         )
-        serve(drone, profile.quad, self.master, self.host, self.seconds)
+        serve(drone, profile.quad, self.master, self.host, self.seconds, self.slow)

@@ -4,6 +4,8 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
+from lafr_mjx.errors import RunError
+
 
 @dataclass
 class Stop:
@@ -21,16 +23,23 @@ class Stop:
     """Address of the ROS master."""
     host: str = "127.0.0.1"
     """Address of this machine that the drone can reach."""
+    slow: float = 1.0
+    """How many times slower than real time the software drone flies."""
 
     def run(self) -> None:
         """Serve until standard input ends."""
+        from lafr_mjx.hil.flight_clock import FlightClock, check_slow
         from lafr_mjx.hil.profile import load_profile
-        from lafr_mjx.hil.realtime import prefer
+        from lafr_mjx.hil.realtime import keep_in_memory, prefer
         from lafr_mjx.hil.stop import EmergencyStop, watch
 
-        stop = EmergencyStop(load_profile(self.vehicle), self.master, self.host)
+        profile = load_profile(self.vehicle)
+        check_slow(self.slow, simulated=profile.simulated)
         prefer(20)
+        keep_in_memory()
+        stop = EmergencyStop(profile, self.master, self.host, FlightClock(self.slow))
         try:
             watch(stop)
+            raise RunError("standard input has ended: nobody holds the emergency stop any more")
         finally:
             stop.close()

@@ -25,6 +25,7 @@ KINDS = {
     "clock-jump": (0.5, "the vehicle's clock is off by so many seconds"),
     "telemetry-stop": (None, "the pilot's telemetry and state stop"),
     "pilot-hang": (None, "the pilot gives no commands to the bridge"),
+    "unsubscribe": (None, "the pilot drops its connection for commands; calls still arrive"),
     "guard": (None, "the pilot's guard triggers by itself"),
     "tilt": (100.0, "the reported attitude is rolled by so many degrees"),
     "outside": (8.0, "the reported position is off by so many metres along y"),
@@ -32,7 +33,7 @@ KINDS = {
 }
 """Kinds with the value that is taken if none is given, and what they do."""
 
-_PATTERN = re.compile(r"([a-z-]+)@(\+?)([0-9.]+)(?::([0-9.]+))?(?::(-?[0-9.]+))?")
+_PATTERN = re.compile(r"([a-z-]+)@(\+?)([0-9.]+)(?::([0-9.]+)(?::(-?[0-9.]+))?)?")
 
 
 class Injected(NamedTuple):
@@ -47,10 +48,15 @@ class Injected(NamedTuple):
 def parse(text: str, now: float = 0.0) -> Injected:
     """Read `KIND@START[:DURATION[:VALUE]]`; a START with + counts from now."""
     match = _PATTERN.fullmatch(text.strip())
-    if match is None or match[1] not in KINDS:
+    if text.strip().partition("@")[0] not in KINDS:
         raise InputError(
             f"--fault '{text[:80]}': must be KIND@START[:DURATION[:VALUE]] with a kind of "
             f"{', '.join(KINDS)}"
+        )
+    if match is None:
+        raise InputError(
+            f"--fault '{text[:80]}': must be KIND@START[:DURATION[:VALUE]], start and duration in "
+            f"seconds, from 0 to 1e6"
         )
     kind, relative, start, duration, value = match.groups()
     try:
@@ -60,7 +66,7 @@ def parse(text: str, now: float = 0.0) -> Injected:
         amount = (default if default is not None else 0.0) if value is None else float(value)
     except ValueError as error:
         raise InputError(f"--fault '{text[:80]}': {error}") from error
-    if not math.isfinite(begin) or begin > 1e6 or not math.isfinite(amount):
+    if not begin <= 1e6 or not abs(amount) <= 1e6:
         raise InputError(f"--fault '{text[:80]}': its numbers must be below 1e6")
     return Injected(kind, begin, begin + length, amount)
 

@@ -1,4 +1,4 @@
-"""The software drone in real time: 100 cycles a second behind the topics of `agiros`."""
+"""The software drone: 100 cycles a second, of its clock, behind the topics of `agiros`."""
 
 from __future__ import annotations
 
@@ -31,14 +31,22 @@ _MOST_BEHIND = 50  # cycles; after a longer stall the vehicle does not catch up
 class Server:
     """Ties a drone to its topics."""
 
-    def __init__(self, drone: Drone, quad: str, master: str, host: str = "127.0.0.1") -> None:
+    def __init__(
+        self,
+        drone: Drone,
+        quad: str,
+        master: str,
+        host: str = "127.0.0.1",
+        slow: float = 1.0,
+    ) -> None:
         self.drone = drone
+        self._slow = slow  # times slower than real time, counted from the machine's start
         self.late_cycles = 0
         self._quad = quad
         self._node = DroneNode(f"/{quad}/pilot", master, host)
-        self._start = time.monotonic()
+        self._start = self._clock()
         # The vehicle's clock: wall time at the start, steady from then on.
-        self._epoch = time.time() - self._start
+        self._epoch = time.time() - time.monotonic()
         self._sequence = 0
         self._said = ("", False, False, "")
         self._advertise()
@@ -90,7 +98,10 @@ class Server:
 
     def _now(self) -> float:
         """Seconds since the start."""
-        return time.monotonic() - self._start
+        return self._clock() - self._start
+
+    def _clock(self) -> float:
+        return time.monotonic() / self._slow
 
     async def run(self, seconds: float) -> None:
         """Serve for so long, or until SIGINT or SIGTERM."""
@@ -99,25 +110,27 @@ class Server:
         for number in (signal.SIGINT, signal.SIGTERM):
             loop.add_signal_handler(number, stop.set)
         serving = asyncio.ensure_future(self._node.serve())
-        self._start = time.monotonic()
-        self._epoch = time.time() - self._start
+        self._start = self._clock()
+        self._epoch = time.time() - time.monotonic()
         cycle, parent, orphan_since = 0, os.getppid(), None
         while not stop.is_set() and self._now() < seconds and not serving.done():
             cycle += 1
             wait = cycle * CYCLE_S - self._now()
             if wait > 0.0:
-                await asyncio.sleep(wait)
+                await asyncio.sleep(wait * self._slow)
             elif -wait > _MOST_BEHIND * CYCLE_S:
                 self._start -= wait  # the world stood still with us
             else:
                 self.late_cycles += -wait > CYCLE_S
                 await asyncio.sleep(0.0)
             report = self.drone.cycle(cycle * CYCLE_S)
+            gone = self.drone.injector.on("unsubscribe", cycle * CYCLE_S)
+            self._node.leave(self._topic("feedthrough_command"), gone)
             self._publish(cycle, report)
             self._tell(cycle * CYCLE_S)
             if os.getppid() != parent:
-                orphan_since = self._now() if orphan_since is None else orphan_since
-                if self._now() - orphan_since > _ORPHAN_S:
+                orphan_since = time.monotonic() if orphan_since is None else orphan_since
+                if time.monotonic() - orphan_since > _ORPHAN_S:
                     break
         serving.cancel()
         with contextlib.suppress(asyncio.CancelledError, Exception):
@@ -220,13 +233,16 @@ def _battery(report: Report, stamp: float) -> Any:
     )  # fmt: skip
 
 
-def serve(drone: Drone, quad: str, master: str, host: str, seconds: float) -> None:
-    """Run in real time; returns how many cycles were late through standard error."""
-    server = Server(drone, quad, master, host)
+def serve(
+    drone: Drone, quad: str, master: str, host: str, seconds: float, slow: float = 1.0
+) -> None:
+    """Run in real time, or slower; returns how many cycles were late through standard error."""
+    server = Server(drone, quad, master, host, slow)
     # A vehicle does not stop because somebody compiles; a cycle takes a tenth of its time.
     with contextlib.suppress(OSError):
         for thread in os.listdir("/proc/self/task"):
             os.sched_setscheduler(int(thread), os.SCHED_FIFO, os.sched_param(5))
-    print(f"software drone '{quad}' at {master}, 100 Hz", flush=True)
+    pace = "" if slow == 1.0 else f", {slow:g} times slower than real time"
+    print(f"software drone '{quad}' at {master}, 100 Hz{pace}", flush=True)
     asyncio.run(server.run(seconds))
     print(f"software drone: {server.late_cycles} late cycles", file=sys.stderr, flush=True)

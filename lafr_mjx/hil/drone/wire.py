@@ -32,6 +32,7 @@ class DroneNode:
         self._callbacks: dict[str, tuple[str, Callable[[Any], None]]] = {}
         self._links: dict[tuple[str, str], asyncio.Task] = {}  # (topic, publisher): reader
         self._tasks: set[asyncio.Task] = set()
+        self._left: set[str] = set()  # topics that are not listened to for now
         self._uri = ""
         self._port = 0
 
@@ -164,8 +165,19 @@ class DroneNode:
 
     # ------------------------------------------------------------- we listen to others
 
+    def leave(self, topic: str, gone: bool) -> None:
+        """Drop the connections of a topic and make none, until it is back."""
+        if not gone:
+            self._left.discard(topic)
+        elif topic not in self._left:
+            self._left.add(topic)
+            for (name, _), task in self._links.items():
+                if name == topic:
+                    task.cancel()
+
     def _follow(self, topic: str, publishers: Any) -> None:
-        if topic not in self._callbacks or not isinstance(publishers, list):
+        known = topic in self._callbacks and topic not in self._left
+        if not known or not isinstance(publishers, list):
             return
         for uri in publishers[:16]:
             task = self._links.get((topic, str(uri)))

@@ -1,0 +1,108 @@
+# pyright: reportOptionalMemberAccess=false, reportArgumentType=false
+"""Faults inside the control process in real time: what the policy gives, what is heard and sent.
+
+LAFR_HIL_REALTIME_REPEATS repeats each; LAFR_HIL_ONLY names a part of them.
+"""
+
+import os
+import time
+from typing import NamedTuple
+
+import fault_table
+import numpy as np
+import pytest
+from realtime_rig import PROFILE, Breakable, Hangar, wait_for_a_moment
+
+from lafr_mjx.hil import messages as m
+from lafr_mjx.hil.bags import TICK, TICK_TOPIC
+
+LIMITS = PROFILE.limits
+TICK_S = 0.02
+MARGIN_S = 0.005
+REPEATS = int(os.environ.get("LAFR_HIL_REALTIME_REPEATS", "1"))
+WHERE = ["at hover", "at speed"]
+
+
+class Case(NamedTuple):
+    """What breaks, what is seen, and within which time commands end (of the policy's, or all)."""
+
+    kind: str
+    fault: str
+    bound: float  # s
+    baseline: bool = False  # it takes over; else nothing is sent any more
+    injected: str = ""  # into the drone, too
+
+
+AHEAD_S = 0.5  # by which a fault of the drone's is announced
+CLAMPED_S = PROFILE.command.repeats * TICK_S
+CASES = {
+    "policy gives NaN": Case("nan", "NOT_FINITE", 0.0, True),
+    "policy gives infinity": Case("infinite", "NOT_FINITE", 0.0, True),
+    "policy out of range": Case("out of range", "CLAMPED", CLAMPED_S, True),
+    "policy jumps to and fro": Case("to and fro", "CLAMPED", CLAMPED_S, True),
+    "tilt beyond plan": Case("held", "TILT", LIMITS.tilt_s, False, f"tilt@+{AHEAD_S}:3:85"),
+    "cannot stop within the volume": Case("rushing", "FENCE", 0.0),
+    "publishing blocked": Case("unsent", "LINK", LIMITS.link_s),
+}
+_only = os.environ.get("LAFR_HIL_ONLY", "")
+NAMES = [name for name in CASES if _only in name]
+
+
+@pytest.fixture(scope="module")
+def hangar(tmp_path_factory):
+    """Flights one after the other."""
+    hangar = Hangar(tmp_path_factory, Breakable)
+    yield hangar.take
+    hangar.close()
+
+
+@pytest.mark.parametrize("attempt", range(REPEATS))
+@pytest.mark.parametrize("where", WHERE)
+@pytest.mark.parametrize("name", NAMES)
+def test_fault(hangar, name, where, attempt):
+    case, flight = CASES[name], hangar().up(where)
+    session, seen = flight.session, len(flight.session.events)
+    wait_for_a_moment(attempt, name)
+    modes = ("hover", "guard", "land")
+    if case.injected:  # both begin at the same moment
+        time.sleep(max(0.0, session.inject(case.injected) + AHEAD_S - time.monotonic()))
+    begin = session.break_control(case.kind)
+    try:
+        session.wait(*modes, seconds=PROFILE.ladder.baseline_s + 3.0, what="the reaction")
+        time.sleep(0.3)
+    finally:
+        session.break_control("")
+    new = [what for _, what in session.events[seen:]]
+    assert any(f"fault {case.fault}" in what for what in new), new
+    records = [r for r in flight.records() if r.time > begin - 1.0]
+    ticks = [m.decode(TICK, r.data) for r in records if r.topic == TICK_TOPIC]
+    sent = np.array([tick.command for tick in ticks if tick.sent])
+    assert np.isfinite(sent).all()
+    assert np.all(np.abs(np.diff(sent, axis=0)) <= PROFILE.command.slew + 1e-9)
+    first, last = (policys if case.baseline else of_all)(ticks, begin)
+    assert begin - last < 2 * TICK_S, "the policy had the vehicle"
+    reaction, late = max(0.0, last - first), flight.machine.away(first, last)
+    assert reaction <= case.bound + TICK_S + MARGIN_S + late, f"stood still for {late:.3f} s"
+    end = session.mode if session.mode == "hover" else "off"
+    fault_table.note("real time", name, where, reaction, case.bound, end)
+    if session.mode == "hover":
+        time.sleep(0.5)
+        assert session.mode in ("hover", "land", "off"), "nothing goes up by itself"
+    else:
+        session.wait("off", seconds=40.0, what="the end")
+    assert not flight.crashed()
+    flight.over()
+
+
+def policys(ticks, begin):
+    """First tick that was the broken policy's, and the last one; what is not finite never left."""
+    bad = [tick for tick in ticks if tick.controller == "policy"]
+    assert all(np.isfinite(tick.wanted).all() or not tick.sent for tick in bad)
+    after = [tick for tick in ticks if tick.time > bad[-1].time and tick.sent]
+    assert len(after) > 20 and all(tick.controller == "baseline" for tick in after)
+    return bad[0].time, bad[-1].time
+
+
+def of_all(ticks, begin):
+    """When it broke, and the last tick in the policy's hands after it."""
+    return begin, max([tick.time for tick in ticks if tick.mode == "policy"], default=begin)

@@ -1,0 +1,165 @@
+"""Slow motion: the same processes and the same wire, by a clock that goes slower.
+
+What loads the machine by itself, as a fuzzer does, is flown in it, too.
+"""
+
+import contextlib
+import os
+import random
+import signal
+import socket
+import struct
+import subprocess
+import sys
+import threading
+import time
+from urllib.parse import urlsplit
+
+import numpy as np
+import pytest
+from realtime_rig import PROFILE, leg
+
+from lafr_mjx.errors import InputError
+from lafr_mjx.hil import messages as m
+from lafr_mjx.hil import rpc, tcpros
+from lafr_mjx.hil.bags import flights, read_records
+from lafr_mjx.hil.flight_clock import REAL_TIME, FlightClock, check_slow
+from lafr_mjx.hil.node import Node
+from lafr_mjx.hil.operator import land, take_off
+from lafr_mjx.hil.profile import load_profile
+from lafr_mjx.hil.realtime import memory_mb
+from lafr_mjx.hil.session import Session
+from lafr_mjx.hil.transport import open_node
+
+SLOW = 4.0
+
+
+def test_a_slow_clock_runs_at_its_own_pace():
+    clock = FlightClock(SLOW)
+    began, date, real = clock.now(), clock.wall(), time.monotonic()
+    clock.sleep(0.02)
+    took = time.monotonic() - real
+    assert took >= 0.08
+    assert clock.now() - began == pytest.approx(took / SLOW, abs=2e-3)
+    assert clock.wall() - date == pytest.approx(clock.now() - began, abs=2e-3)
+    assert clock.real_s(0.5) == 2.0
+
+
+def test_real_time_is_the_machines_own():
+    assert REAL_TIME.now() == pytest.approx(time.monotonic(), abs=0.01)
+    assert REAL_TIME.wall() == pytest.approx(time.time(), abs=0.01)
+
+
+@pytest.mark.parametrize("slow", [0.0, 0.99, -4.0, 101.0, 1e308, float("nan"), float("inf")])
+def test_no_other_pace(slow):
+    with pytest.raises(InputError, match=r"--slow .* from 1"):
+        check_slow(slow)
+
+
+def test_only_the_software_drone_flies_slowly(tmp_path):
+    with pytest.raises(InputError, match="a real drone flies in real time"):
+        Session(load_profile("agilicious192"), tmp_path, slow=2.0)
+    with pytest.raises(InputError, match="behind a rosbridge"):
+        open_node("/a", "ws://127.0.0.1:9090", "127.0.0.1", FlightClock(2.0))
+    command = [sys.executable, "-m", "lafr_mjx.hil", "fly", "--slow", "0.5"]
+    done = subprocess.run(command, capture_output=True, text=True, cwd=tmp_path, timeout=60)
+    assert done.returncode == 2 and "--slow 0.5" in done.stderr
+    assert not (tmp_path / "runs").exists()
+
+
+def test_a_flight_in_slow_motion_and_a_stall_that_does_not_count(tmp_path):
+    with Session(PROFILE, tmp_path, scenario="wind5", slow=SLOW) as session:
+        take_off(session)
+        real = time.monotonic()
+        # In real time this is a late tick, and the end of the policy.
+        control = session.process("control").pid
+        os.kill(control, signal.SIGSTOP)
+        time.sleep(0.045)
+        os.kill(control, signal.SIGCONT)
+        rollout = session.fly(leg(seconds=3.0, time_scale=1.0))
+        real = time.monotonic() - real
+        land(session)
+        assert real >= SLOW * 3.0
+        assert not [text for _, text in session.events if text.startswith("fault ")]
+    assert session.ended is not None and session.ended["missed_deadlines"] == 0
+    assert len(rollout.time) == pytest.approx(150, abs=2), "3 s of its own time"
+    assert np.median(np.diff(rollout.stamp)) == pytest.approx(0.02, abs=1e-3)
+    error = np.linalg.norm(rollout.sensed.position - rollout.reference.position, axis=-1)
+    assert error.max() < 0.4
+    assert "CRASHED" not in (tmp_path / "drone.txt").read_text()
+    assert list(flights(read_records(tmp_path / "flight.bag"))) == [0]
+
+
+# ------------------------------------------------------------------ a fuzzed wire
+
+
+def doors(session):
+    """Ports of the control process: its calls, and its topics."""
+    publishing, _, _ = rpc.call(session.master, "getSystemState", "/fuzz")
+    command = PROFILE.topic("feedthrough_command")
+    name = next(node for topic, nodes in publishing if topic == command for node in nodes)
+    uri = str(rpc.call(session.master, "lookupNode", "/fuzz", name))
+    _, _, data = rpc.call(uri, "requestTopic", "/fuzz", command, [["TCPROS"]])
+    return urlsplit(uri).port, int(data)
+
+
+class Fuzzer(threading.Thread):
+    """Random bytes, cut headers, wrong digests and dropped connections, about 1000 a second."""
+
+    def __init__(self, ports):
+        super().__init__(daemon=True)
+        self.ports, self.count, self.done = ports, 0, threading.Event()
+
+    def run(self):
+        rng, linger = random.Random(7), struct.pack("ii", 1, 0)
+        fields = {"callerid": "/fuzz", "topic": PROFILE.topic("feedthrough_command"), "md5sum": "0"}
+        hello = tcpros.encode_fields(fields)
+        while not self.done.wait(0.0005) and self.count < 50_000:
+            with contextlib.suppress(OSError):
+                sock = socket.create_connection(("127.0.0.1", rng.choice(self.ports)), timeout=2)
+                sock.setsockopt(socket.SOL_SOCKET, socket.SO_LINGER, linger)
+                noise, cut = rng.randbytes(rng.randrange(2000)), hello[: rng.randrange(len(hello))]
+                sock.sendall(rng.choice([b"", noise, cut, hello, cut + noise]))
+                sock.close()
+                self.count += 1
+
+
+def test_a_flight_whose_wire_is_fuzzed(tmp_path, capsys):
+    """10,000 connections with nonsense and a false publisher of states; the flight goes on."""
+    with Session(PROFILE, tmp_path, scenario="wind5", slow=SLOW) as session:
+        take_off(session)
+        control = session.process("control").pid
+        fuzzer, before = Fuzzer(doors(session)), memory_mb(control)
+        with Node("/false_pilot", session.master) as other:
+            state = other.advertise(PROFILE.topic("state"), "std_msgs/String")
+            other.start()
+            fuzzer.start()
+            rollout = session.fly(leg(seconds=4.0, time_scale=0.6, lap_on=True))
+            end = time.monotonic() + 60.0
+            while fuzzer.count < 10_000 and time.monotonic() < end and session.mode == "policy":
+                state.publish(m.encode("std_msgs/String", m.text("not a state")))
+                time.sleep(0.01)
+            fuzzer.done.set()
+            fuzzer.join()
+        assert session.mode == "policy", session.trouble()
+        grown = memory_mb(control) - before
+        land(session)
+        faults = [text for _, text in session.events if text.startswith("fault ")]
+    assert not faults and fuzzer.count >= 10_000 and grown < 10.0
+    error = np.linalg.norm(rollout.sensed.position - rollout.reference.position, axis=-1)
+    assert error.max() < 0.4 and "CRASHED" not in (tmp_path / "drone.txt").read_text()
+    sent = np.array(
+        [
+            (c.collective_thrust, c.bodyrates.x, c.bodyrates.y, c.bodyrates.z)
+            for c in (
+                m.decode(r.kind, r.data)
+                for r in read_records(tmp_path / "flight.bag")
+                if r.topic == PROFILE.topic("feedthrough_command")
+            )
+        ]
+    )
+    limits = PROFILE.command.limits
+    assert len(sent) > 200 and np.isfinite(sent).all()
+    assert np.all((sent >= limits.low) & (sent <= limits.high))
+    with capsys.disabled():
+        print(f"\n  {fuzzer.count} connections with nonsense, memory grew by {grown:.1f} MB")

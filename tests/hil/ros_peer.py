@@ -1,7 +1,7 @@
 # pyright: reportMissingImports=false
 """A `rospy` node for the tests, run by the system's Python: checks commands, answers poses.
 
-Prints one JSON line: how many commands came, of which digest, and the last one.
+Prints one JSON line: how many commands came, of which digest, and the last one (number 50).
 """
 
 import json
@@ -23,15 +23,17 @@ def take(command):
     got.append(command)
     pose = PoseStamped()
     pose.header.stamp = rospy.Time.now()
-    pose.header.seq = command.header.seq
+    # rospy counts a header's number itself: which command is answered stands elsewhere.
     pose.pose.position.x = command.collective_thrust
+    pose.pose.position.y = command.header.seq
     pose.pose.orientation.w = 1.0
     answers.publish(pose)
 
 
 rospy.Subscriber("/quad/agiros_pilot/feedthrough_command", Command, take, queue_size=1)
-end = time.time() + 20.0
-while len(got) < 50 and time.time() < end:
+LAST = 50
+end = time.time() + 60.0
+while not (got and got[-1].header.seq == LAST) and time.time() < end:
     time.sleep(0.02)
 last = got[-1] if got else None
 print(

@@ -116,6 +116,8 @@ class Control:
             if sent:
                 self.logic.sent(decision.command)
                 self._time(now, heard)
+        elif decision.mode is not Mode.POLICY:
+            self._last_sent = -np.inf  # not ours to send: no gap
         for call in decision.calls:
             self.link.call(call)
         late = self.pacer.finish()

@@ -7,11 +7,11 @@ import queue
 import signal
 import socket
 import subprocess
-import sys
 import threading
 from typing import TYPE_CHECKING, Any
 
 from lafr_mjx.closing import Closing
+from lafr_mjx.hil import child_process
 from lafr_mjx.hil.console import Console
 
 if TYPE_CHECKING:
@@ -37,14 +37,9 @@ class LearnerProcess(Closing):
         setup.write(file)
         mine, its = socket.socketpair()
         self._console = Console(mine)
-        command = [sys.executable, "-m", "lafr_mjx.hil.learner", "--setup", str(file)]
-        log = (folder / "learner.txt").open("ab")
-        # A session of its own: Ctrl-C is for the operator's process, which lands first.
-        self.process = subprocess.Popen(
-            [*command, "--console", str(its.fileno())], stdin=subprocess.DEVNULL, stdout=log,
-            stderr=log, start_new_session=True, pass_fds=(its.fileno(),),
-        )  # fmt: skip
-        log.close()
+        command = ["-m", "lafr_mjx.hil.learner", "--setup", str(file)]
+        command += ["--console", str(its.fileno())]
+        self.process = child_process.start(command, folder / "learner.txt", its.fileno())
         its.close()
         self._closing = False
         self._lock = threading.Lock()
@@ -77,9 +72,10 @@ class LearnerProcess(Closing):
         status = self.process.poll()
         if status is None:
             return ""
-        lines = (self.folder / "learner.txt").read_text(errors="replace").strip().splitlines()
-        last = f": {lines[-1]}" if lines else ""
-        return f"the learner's process has ended with status {status}{last}"
+        last = child_process.last_line(self.folder / "learner.txt")
+        return f"the learner's process has ended with status {status}" + (
+            f": {last}" if last else ""
+        )
 
     def close(self) -> None:
         """End it; nothing of it is needed any more."""
@@ -92,12 +88,7 @@ class LearnerProcess(Closing):
         self._thread.join(2.0)
         with contextlib.suppress(OSError):
             self._console.close()
-        for number, patience in ((signal.SIGTERM, 3.0), (signal.SIGKILL, 5.0)):
-            if self.process.poll() is None:
-                with contextlib.suppress(OSError):
-                    self.process.send_signal(number)
-                with contextlib.suppress(subprocess.TimeoutExpired):
-                    self.process.wait(patience)
+        child_process.end(self.process, 3.0)
 
     def _listen(self) -> None:
         while not self._closing:

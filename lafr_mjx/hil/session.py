@@ -11,27 +11,25 @@ from __future__ import annotations
 
 import contextlib
 import os
-import signal
 import socket
-import subprocess
-import sys
 import threading
 import time
 from typing import TYPE_CHECKING, Any
 
 from lafr_mjx.closing import Closing
 from lafr_mjx.errors import RunError
-from lafr_mjx.hil.bags import TICK, TICK_TOPIC, flights, read_records, write_bag
+from lafr_mjx.hil import child_process
+from lafr_mjx.hil.bags import read_records, write_bag
 from lafr_mjx.hil.console import Console
 from lafr_mjx.hil.flight_clock import FlightClock, check_slow
 from lafr_mjx.hil.legs import check_leg, save_leg
 from lafr_mjx.hil.master import Master
-from lafr_mjx.hil.messages import decode
 from lafr_mjx.hil.node import LOOPBACK
-from lafr_mjx.hil.spool import Record, SpoolReader
+from lafr_mjx.hil.recorded_legs import RecordedLegs
 from lafr_mjx.hil.transport import check_address, is_bridge
 
 if TYPE_CHECKING:
+    import subprocess
     from pathlib import Path
 
     from lafr_mjx.hil.legs import Leg
@@ -100,7 +98,7 @@ class Session(Closing):
         self._processes: dict[str, subprocess.Popen[bytes]] = {}
         self._lock = threading.Lock()
         self._closing = False
-        self._tail: SpoolReader | None = None
+        self._legs = RecordedLegs(folder / "flight.spool", self.clock)
         self._started = self.clock.now()
         self._said = time.monotonic()  # when the control process last did
         self._log = (folder / "events.txt").open("a", encoding="utf-8", buffering=1)
@@ -233,8 +231,8 @@ class Session(Closing):
         trouble = check_leg(leg, self.profile)
         if trouble:
             raise RunError(f"leg {leg.number} is not flown: {trouble}")
-        before, spool = len(self.refused), self.folder / "flight.spool"
-        self._passed(spool)
+        before = len(self.refused)
+        self._legs.pass_over()
         self._send({"leg": str(save_leg(self.folder, leg))})
         end = self.clock.now() + leg.seconds + _TO_THE_START_S
         while leg.number not in self.status.get("finished", []):
@@ -246,7 +244,7 @@ class Session(Closing):
             if self.clock.now() > end:
                 raise RunError(f"leg {leg.number} did not end; {self.trouble()}")
             self.clock.sleep(0.02)
-        return self._recorded(leg.number)
+        return self._there(leg.number, self._legs.newest(leg.number))
 
     def rest(self, seconds: float = 10.0) -> bool:
         """Have the vehicle come to rest where it laps; whether it did in this time."""
@@ -260,31 +258,9 @@ class Session(Closing):
 
     def rollout(self, number: int) -> Rollout:
         """A recorded leg, from the whole recording."""
-        found = flights(SpoolReader(self.folder / "flight.spool")).get(number)
-        if found is None:
-            raise RunError(f"leg {number} was not recorded; {self.trouble()}")
-        return found
+        return self._there(number, self._legs.find(number))
 
-    def _passed(self, spool: Path) -> None:
-        """Pass over what was recorded before a leg: a long recording takes long to read."""
-        if self._tail is None and spool.exists():
-            self._tail = SpoolReader(spool, follow=True)
-        for _ in self._tail or ():
-            pass
-
-    def _recorded(self, number: int) -> Rollout:
-        """The leg that was just flown; its last records may still be on their way to the disk."""
-        if self._tail is None:
-            return self.rollout(number)
-        records: list[Record] = []
-        end, later = self.clock.now() + 5.0, False
-        while not later and self.clock.now() < end:
-            new = list(self._tail)
-            records += new
-            later = any(_leg_of(record) != number for record in _ticks(new)[-1:])
-            if not later:
-                self.clock.sleep(0.1)
-        found = flights(records).get(number)
+    def _there(self, number: int, found: Rollout | None) -> Rollout:
         if found is None:
             raise RunError(f"leg {number} was not recorded; {self.trouble()}")
         return found
@@ -314,18 +290,10 @@ class Session(Closing):
     # ------------------------------------------------------------- inside
 
     def _start(self, name: str, command: list[str], descriptor: int | None = None) -> None:
-        log = (self.folder / f"{name}.txt").open("ab")
-        # A session of its own: Ctrl-C reaches the operator's process only, which then lands.
-        self._processes[name] = subprocess.Popen(
-            [sys.executable, *command],
-            stdin=subprocess.PIPE if name == "stop" else subprocess.DEVNULL,
-            stdout=log,
-            stderr=log,
-            env=os.environ | _ONE_THREAD,
-            start_new_session=True,
-            pass_fds=() if descriptor is None else (descriptor,),
-        )
-        log.close()
+        self._processes[name] = child_process.start(
+            command, self.folder / f"{name}.txt", descriptor, listens=name == "stop",
+            environment=_ONE_THREAD,
+        )  # fmt: skip
 
     def _hangs(self) -> bool:
         """Whether the control process has said nothing for far too long."""
@@ -345,10 +313,9 @@ class Session(Closing):
         for name in ("control", "drone"):
             process = self._processes.get(name)
             if process is not None and process.poll() is not None and self.ended is None:
-                tail = (self.folder / f"{name}.txt").read_text(errors="replace").strip()
-                last = tail.splitlines()[-1] if tail else "without a word"
                 if name == "control":
                     self._to_stop(b"stop\n")  # the pilot hovers already; bring it down
+                last = child_process.last_line(self.folder / f"{name}.txt") or "without a word"
                 raise RunError(f"the {name} process has ended: {last}")
 
     def _send(self, message: dict[str, Any]) -> None:
@@ -400,27 +367,9 @@ class Session(Closing):
 
     def _end_processes(self) -> None:
         for name in ("control", "stop", "drone"):
-            process = self._processes.get(name)
-            if process is None:
-                continue
-            if process.stdin is not None:
-                with contextlib.suppress(OSError):
-                    process.stdin.close()
-            for number, patience in ((signal.SIGTERM, 5.0), (signal.SIGKILL, 5.0)):
-                if process.poll() is None:
-                    with contextlib.suppress(OSError):
-                        process.send_signal(number)
-                    with contextlib.suppress(subprocess.TimeoutExpired):
-                        process.wait(patience)
+            if name in self._processes:
+                child_process.end(self._processes[name])
         if self._master is not None:
             self._master.close()
             self._master = None
         self._log.close()
-
-
-def _ticks(records: list[Record]) -> list[Record]:
-    return [record for record in records if record.topic == TICK_TOPIC]
-
-
-def _leg_of(record: Record) -> int:
-    return int(decode(TICK, record.data).leg)

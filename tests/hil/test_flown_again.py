@@ -75,5 +75,17 @@ def test_on_a_shared_machine_more_of_them_are_named_only(tmp_path):
     assert status == 0 and "1 passed, 1 skipped" in told and "SKIPPED" in told
     status, told, _ = run(tmp_path, late=0.3, passes_after=9, good=False, shared="1")
     assert status == 1 and "2 of 2 have shown nothing" in told
+
+
+@pytest.mark.parametrize(("needed", "passes"), [(1, True), (2, True), (9, False)])
+def test_on_a_shared_machine_what_failed_without_a_stall_must_pass_then(tmp_path, needed, passes):
+    status, told, flown = run(tmp_path, late=0.01, passes_after=needed, shared="1")
+    assert status == (0 if passes else 1) and flown == min(needed + 1, 3)
+    assert ("2 passed" if passes else "1 failed, 1 passed") in told
+    assert "FAILED WITHOUT A STALL (test_realtime.py:8), flown again" in told
+
+
+def test_failures_without_a_stall_are_flown_again_a_few_times_only(tmp_path):
     status, told, _ = run(tmp_path, late=0.01, passes_after=9, good=False, shared="1")
     assert status == 1 and "2 failed" in told
+    assert told.count("FAILED WITHOUT A STALL") == 3

@@ -1,0 +1,55 @@
+"""Legs read back from the recording while it is still being written."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+from lafr_mjx.hil.bags import TICK, TICK_TOPIC, flights
+from lafr_mjx.hil.messages import decode
+from lafr_mjx.hil.spool import Record, SpoolReader
+
+if TYPE_CHECKING:
+    from pathlib import Path
+
+    from lafr_mjx.hil.flight_clock import FlightClock
+    from lafr_mjx.types import Rollout
+
+_TO_THE_DISK_S = 5.0  # the longest that the last records of a leg may take
+
+
+class RecordedLegs:
+    """Follows a spool: of a long recording only what is new is read."""
+
+    def __init__(self, spool: Path, clock: FlightClock) -> None:
+        self._spool, self._clock = spool, clock
+        self._tail: SpoolReader | None = None
+
+    def pass_over(self) -> None:
+        """What was recorded so far belongs to no leg that is asked for later."""
+        if self._tail is None and self._spool.exists():
+            self._tail = SpoolReader(self._spool, follow=True)
+        for _ in self._tail or ():
+            pass
+
+    def newest(self, number: int) -> Rollout | None:
+        """The leg that was just flown; its last records may still be on their way to the disk."""
+        if self._tail is None:
+            return self.find(number)
+        records: list[Record] = []
+        end, later = self._clock.now() + _TO_THE_DISK_S, False
+        while not later and self._clock.now() < end:
+            new = list(self._tail)
+            records += new
+            ticks = [record for record in new if record.topic == TICK_TOPIC]
+            later = any(_leg_of(tick) != number for tick in ticks[-1:])
+            if not later:
+                self._clock.sleep(0.1)
+        return flights(records).get(number)
+
+    def find(self, number: int) -> Rollout | None:
+        """A leg in the whole recording."""
+        return flights(SpoolReader(self._spool)).get(number)
+
+
+def _leg_of(record: Record) -> int:
+    return int(decode(TICK, record.data).leg)

@@ -68,6 +68,7 @@ class Session(Closing):
         seed: int = 0,
         faults: tuple[str, ...] = (),
         slow: float = 1.0,
+        cable: bool = False,
     ) -> None:
         """Start.
 
@@ -81,6 +82,7 @@ class Session(Closing):
             seed: of the software drone.
             faults: to inject into the software drone.
             slow: how many times slower than real time all of it flies; software drone only.
+            cable: feed the software drone by one, for longer than its battery lasts.
         """
         bridge = master is not None and is_bridge(master)
         check_slow(slow, simulated=profile.simulated, bridge=bridge)
@@ -114,7 +116,7 @@ class Session(Closing):
                 command += ["--vehicle", str(profile.path), "--scenario", scenario]
                 command += ["--seed", str(seed)] + (["--task", task] if task else [])
                 command += ["--fault", *faults] if faults else []
-                command += ["--slow", str(slow)]
+                command += ["--slow", str(slow)] + (["--cable"] if cable else [])
                 self._start("drone", command)
             mine, its = socket.socketpair()
             self.console = Console(mine, self.clock)

@@ -136,3 +136,18 @@ def test_never_a_command_from_an_old_state(flight, latency, oldest):
     # The delay, one cycle of the drone and the wire; never more than the limit.
     assert 0.02 < max(sim.ages) <= oldest
     assert (sim.mode is Mode.POLICY) == (latency < 0.05)
+
+
+def test_a_cable_keeps_the_battery_from_emptying(plant):
+    settings = load_scenario("wind5").drawn(0).settings_for(0)[0]
+    fed = Physics(load_vehicle("lafr192"), settings, cable=True)
+    plant.reset()
+    hover = np.tile([9.81, 0.0, 0.0, 0.0], (5, 1))
+
+    def falls(physics):
+        """By how much in 20 s, after it has settled under load."""
+        voltages = [physics.step(hover).voltage for _ in range(2500)]
+        return voltages[500] - voltages[-1]
+
+    assert falls(plant) > 0.05
+    assert abs(falls(fed)) < 0.01

@@ -123,7 +123,7 @@ class Check:
             policy = load_policy(_base_policy(folder))
         print("Starting the software drone ...", flush=True)
         prefer_operator()
-        with Session(load_profile("sim"), folder) as session:
+        with Session(load_profile("sim"), folder, cable=True) as session:
             take_off(session)
             with _learner(folder, self.load):
                 time.sleep(5.0 if self.load else 0.0)  # until it is at work

@@ -34,6 +34,8 @@ class SimDrone:
     """Stop after so long."""
     slow: float = 1.0
     """How many times slower than real time it flies; its commander must, too."""
+    cable: bool = False
+    """Feed it by a cable, for flights that are longer than its battery lasts."""
     fault: list[str] = field(default_factory=list)
     """KIND@START[:DURATION[:VALUE]] in seconds since the start; may be given several times."""
 
@@ -75,7 +77,7 @@ class SimDrone:
             print(f"{error}; waiting for it", flush=True)
         pilot = profile.pilot
         drone = Drone(
-            Physics(vehicle, settings, fans, self.seed),
+            Physics(vehicle, settings, fans, self.seed, cable=self.cable),
             Settings(
                 feedthrough_timeout_s=pilot.feedthrough_timeout_s,
                 guard_low=pilot.guard_low,

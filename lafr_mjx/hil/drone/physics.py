@@ -18,7 +18,7 @@ from lafr_mjx.plant import simulation
 from lafr_mjx.plant.engine import build_engine
 from lafr_mjx.plant.messages import SampleMessage
 from lafr_mjx.plant.noise import Draws
-from lafr_mjx.plant.plugins.battery import BatteryState
+from lafr_mjx.plant.plugins.battery import Battery, BatteryState
 from lafr_mjx.plant.plugins.plugin import ActuatorPlugin, AirPlugin, ForcePlugin, SensePlugin
 from lafr_mjx.plant.rate_loop import Ctbr, RateLoopState, control_rates
 from lafr_mjx.plant.rigid_body import Motion
@@ -61,12 +61,26 @@ class Physics:
         fans: Sequence[Fan] = (),
         seed: int = 0,
         position: Sequence[float] = (0.0, 0.0),
+        *,
+        cable: bool = False,
     ) -> None:
+        """Stand on the ground.
+
+        Args:
+            vehicle: what flies.
+            settings: of the scenario.
+            fans: that blow, if the scenario says so.
+            seed: of noise and gusts.
+            position: where it stands, x and y [m].
+            cable: fed by one: the battery sags under load, but never empties.
+        """
         compilation_cache.enable()
         # Small steps are run where they are called, not handed to another thread.
         jax.config.update("jax_cpu_enable_async_dispatch", False)
         engine = build_engine(vehicle, "freebody", TIMESTEP)
         params = params_for(vehicle, settings, fans)
+        if cable:
+            params = params.replace(plugins=_without_discharge(params.plugins))
         key = jax.random.key_data(jax.random.key(seed))
         start = simulation.reset(engine, params, key, (*position, GROUND_M))
         idle = jax.tree.map(lambda speed: jnp.zeros_like(speed), start.rotor_speed)
@@ -151,6 +165,13 @@ def _stepper(engine: Any, params: Any, key: jax.Array, unravel: Any) -> Any:
         return ravel_pytree((motion, speeds, loop, memories))[0], out
 
     return step
+
+
+def _without_discharge(plugins: dict[str, Any]) -> dict[str, Any]:
+    return {
+        name: plugin.replace(capacity=jnp.inf) if isinstance(plugin, Battery) else plugin
+        for name, plugin in plugins.items()
+    }
 
 
 def _standing(motion: Motion) -> Motion:

@@ -56,6 +56,11 @@ def _plain(value: Any) -> Any:
     return value
 
 
+def counted(count: int, what: str) -> str:
+    """So many of it, in words: 1 flight, 2 flights."""
+    return f"{count} {what}" if count == 1 else f"{count} {what}s"
+
+
 def print_table(
     title: str, columns: Sequence[str], rows: Sequence[Sequence[str]], text_columns: int = 1
 ) -> None:

@@ -13,7 +13,7 @@ from lafr_mjx.hil.spool import Record, SpoolReader
 from lafr_mjx.types import CONTROL_DT, SAMPLE_DT, Reference, Rollout, State
 
 if TYPE_CHECKING:
-    from collections.abc import Iterable, Iterator
+    from collections.abc import Callable, Iterable, Iterator
     from pathlib import Path
 
 TICK_TOPIC = "/lafr_mjx/tick"
@@ -54,10 +54,18 @@ def write_bag(path: Path, records: Iterable[Record]) -> int:
     return count
 
 
-def read_records(path: Path) -> Iterator[Record]:
-    """Records of a bag or of a spool, in the order of their time."""
+def read_records(path: Path, tell: Callable[[str], None] | None = None) -> Iterator[Record]:
+    """Records of a bag or of a spool, in the order of their time.
+
+    Args:
+        path: of the file.
+        tell: is told of what cannot be read; of a killed session that is the last record.
+    """
     if path.suffix == ".spool":
-        yield from SpoolReader(path)
+        spool = SpoolReader(path)
+        yield from spool
+        if spool.damaged and tell is not None:
+            tell(f"{path}: {spool.damaged}; what comes after that is missing")
         return
     from lafr_mjx.logs.bag_file import BagFile
 

@@ -199,6 +199,8 @@ class Control:
                 self._words.append(Word.LAND)
             if isinstance(message.get("leg"), str):
                 self._loader.ask(Path(message["leg"]), self.logic.flyer.observations)
+            if message.get("measure"):
+                self._count = self._gap_count = self.pacer.missed_in_a_row = 0
             if message.get("rest"):
                 self.logic.flyer.rest()
             if message.get("learner") in ("none", "cold", "warm"):
@@ -309,6 +311,7 @@ class Control:
                     "missed": self.pacer.missed,
                     "missed_in_a_row": self.pacer.missed_in_a_row,
                     "ticks": self.pacer.ticks,
+                    "sent": self._count,
                     "over": logic.over,
                 },
                 "events": events,

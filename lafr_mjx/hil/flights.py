@@ -8,19 +8,21 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from lafr_mjx.errors import RunError
+from lafr_mjx.errors import InputError, RunError
 from lafr_mjx.hil.adaptation import Adaptation, wait_warm
 from lafr_mjx.hil.flight_clock import MOST_SLOW
+from lafr_mjx.hil.keyboard import keys
 from lafr_mjx.hil.learner_faults import arm
 from lafr_mjx.hil.learner_process import LearnerProcess
 from lafr_mjx.hil.learner_setup import LearnerSetup
 from lafr_mjx.hil.legs import Leg
 from lafr_mjx.hil.live import view
-from lafr_mjx.hil.operator import interruptible, keys, land, take_off
+from lafr_mjx.hil.operator import interruptible, land, take_off
 from lafr_mjx.hil.realtime import prefer_operator
 from lafr_mjx.hil.report import AdaptationTable, unlearned_record
 from lafr_mjx.hil.session import Session
 from lafr_mjx.hil.transport import is_bridge
+from lafr_mjx.output import counted
 
 if TYPE_CHECKING:
     from lafr_mjx.control.policy import Policy
@@ -28,6 +30,11 @@ if TYPE_CHECKING:
     from lafr_mjx.hil.profile import Profile
     from lafr_mjx.runs.run_folder import RunFolder
     from lafr_mjx.tasks import Task
+
+
+_NOT_DOWN = (
+    "the vehicle is NOT CONFIRMED DOWN: keep away from it, and switch it off with the transmitter"
+)
 
 
 @dataclass(frozen=True)
@@ -71,20 +78,19 @@ def fly_fixed(
     print(f"Flying {task.name} on {flights.where}; everything is kept in {folder.path}", flush=True)
     session, began = flights.session(folder), time.monotonic()
     trouble: BaseException | None = None
-    with interruptible(session), view(session):
+    with interruptible(session), view(session), keys(session):
         try:
             take_off(session)
-            with keys(session):
-                for number in range(count):
-                    leg = Leg(number, task.path, scale, task.ramp_s, task.flight_s(scale), policy,
-                              np.zeros(4), number, False)  # fmt: skip
-                    rollout = session.fly(leg)
-                    folder.save_rollout(number, rollout)
-                    record = unlearned_record(rollout, task, flights.profile, number, scale)
-                    folder.append_iteration(record)
-                    session.table.append(record)
-                land(session)
-        except (RunError, KeyboardInterrupt) as error:
+            for number in range(count):
+                leg = Leg(number, task.path, scale, task.ramp_s, task.flight_s(scale), policy,
+                          np.zeros(4), number, False)  # fmt: skip
+                rollout = session.fly(leg)
+                folder.save_rollout(number, rollout)
+                record = unlearned_record(rollout, task, flights.profile, number, scale)
+                folder.append_iteration(record)
+                session.table.append(record)
+            land(session)
+        except BaseException as error:  # whatever it is, the vehicle must come down first
             trouble = error
         close(session)
     return _finish(flights, folder, session, trouble, count, time.monotonic() - began)
@@ -118,7 +124,7 @@ def fly_adaptation(
         wait_warm(learner, lambda text: print(text, flush=True))
         session = flights.session(folder)
         learner.watch_by(session)
-        with interruptible(session), view(session):
+        with interruptible(session), view(session), keys(session):
             try:
                 take_off(session)
                 arm(faults, learner, session.clock)
@@ -128,13 +134,12 @@ def fly_adaptation(
                         rollout, task, profile, number, float(rollout.time_scale[0])
                     ),
                 )  # fmt: skip
-                with keys(session):
-                    try:
-                        adaptation.fly()
-                    finally:
-                        frozen = adaptation.frozen
-                    land(session)
-            except (RunError, KeyboardInterrupt) as error:
+                try:
+                    adaptation.fly()
+                finally:
+                    frozen = adaptation.frozen
+                land(session)
+            except BaseException as error:  # whatever it is, the vehicle must come down first
                 trouble = error
             close(session)
     seconds = time.monotonic() - began
@@ -142,14 +147,13 @@ def fly_adaptation(
 
 
 def close(session: Session) -> None:
-    """Land and end; a second Ctrl-C does not leave the vehicle in the air."""
-    for attempt in range(3):
+    """Land and end; a first Ctrl-C that comes now changes nothing, for that is what it asks for."""
+    while True:
         try:
             session.close()
             return
         except KeyboardInterrupt:
-            if attempt == 0:
-                session.stop()
+            continue
 
 
 def _finish(
@@ -170,27 +174,40 @@ def _finish(
         "missed_in_a_row": timing.get("missed_in_a_row"),
         "trips": [text for _, text in session.events if text.startswith("fault ")],
         "learning_frozen": frozen,
-        "trouble": str(trouble) or type(trouble).__name__ if trouble else "",
+        "trouble": _words(trouble),
+        "confirmed_down": session.down,
     }
     records = folder.iterations()
-    table = AdaptationTable(folder)
-    table.ready(f"{flights.task.name} on {flights.where}, by what was sensed:")
-    summary = table.finish(seconds) if records else {"iterations": 0}
+    summary: dict[str, Any] = {"iterations": 0}
+    if records:
+        table = AdaptationTable(folder)
+        table.ready(f"{flights.task.name} on {flights.where}, by what was sensed:")
+        summary = table.finish(seconds)
     summary |= {"hil": hil}
     folder.write_summary(summary)
     print(
-        f"{len(records)} of {wanted} flights, {len(hil['trips'])} trips, "
-        f"{hil['missed_deadlines']} missed deadlines; bag: {session.folder / 'flight.bag'}"
+        f"{len(records)} of {counted(wanted, 'flight')}, {counted(len(hil['trips']), 'trip')}, "
+        f"{hil['missed_deadlines']} missed deadlines; recorded in {session.folder}"
     )
     slower = min(MOST_SLOW, 4.0 * flights.slow)
     late = any(text.startswith("fault DEADLINE") for text in hil["trips"])
     bridge = flights.master is not None and is_bridge(flights.master)
     if late and flights.profile.simulated and not bridge and slower > flights.slow:
         print(f"The machine was late: --slow {slower:g} flies the software drone in slow motion.")
+    end = "" if session.down else f"; {_NOT_DOWN}"
     if isinstance(trouble, KeyboardInterrupt):
         flew = any("→ takeoff" in text for _, text in session.events)
-        end = "the vehicle was landed" if flew else "nothing had taken off"
-        raise RunError(f"interrupted by the operator; {end}") from trouble
-    if trouble is not None:
-        raise RunError(str(trouble)) from trouble
-    return summary
+        end = end or ("; the vehicle was landed" if flew else "; nothing had taken off")
+    if trouble is None and not end:
+        return summary
+    if trouble is None or isinstance(trouble, InputError | RunError | OSError | KeyboardInterrupt):
+        raise RunError(f"{_words(trouble)}{end}".removeprefix("; ")) from trouble
+    if end:
+        print(end.removeprefix("; "), flush=True)
+    raise trouble
+
+
+def _words(trouble: BaseException | None) -> str:
+    if isinstance(trouble, KeyboardInterrupt):
+        return "interrupted by the operator"
+    return str(trouble) or type(trouble).__name__ if trouble else ""

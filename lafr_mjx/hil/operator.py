@@ -4,13 +4,10 @@ from __future__ import annotations
 
 import contextlib
 import os
-import select
 import signal
 import sys
-import termios
 import threading
 import time
-import tty
 from typing import TYPE_CHECKING
 
 from lafr_mjx.errors import InputError, RunError
@@ -25,6 +22,7 @@ if TYPE_CHECKING:
     from lafr_mjx.hil.session import Session
 
 _SETTLE_S = 0.8
+_GOING_DOWN = ("guard", "land", "off")
 _SAME_SIGNAL_S = 0.1  # some starters send one twice
 
 
@@ -53,7 +51,9 @@ def take_off(session: Session) -> None:
     session.wait("armed", seconds=5.0, what="arming")
     _until_armed(session)
     _ask(session, Word.TAKEOFF)
-    session.wait("hover", seconds=session.profile.ladder.takeoff_s + 5.0, what="take-off")
+    session.wait(
+        "hover", seconds=session.profile.ladder.takeoff_s + 5.0, what="take-off", unless=_GOING_DOWN
+    )
     session.clock.sleep(_SETTLE_S)
     _ask(session, Word.POLICY)
     end = session.clock.now() + 10.0
@@ -96,7 +96,7 @@ def reset(session: Session) -> None:
     """After a landing: back to the preflight checks. Only on the software drone."""
     if not session.profile.simulated:
         raise RunError(f"the flight is over; {session.trouble()}")
-    session.wait("off", seconds=40.0, what="landing")
+    session.wait("off", seconds=session.landing_s, what="landing")
     end = session.clock.now() + 20.0
     while session.mode != "preflight":
         if session.clock.now() > end:
@@ -109,7 +109,7 @@ def land(session: Session) -> None:
     """Come to rest, hover, land, motors off."""
     session.rest()
     session.say(Word.LAND)
-    session.wait("off", seconds=40.0, what="landing")
+    session.wait("off", seconds=session.landing_s, what="landing")
 
 
 def _until_armed(session: Session) -> None:
@@ -124,7 +124,15 @@ def _ask(session: Session, word: Word) -> None:
     if not session.profile.simulated:
         for name, good, why in session.status.get("checks", []):
             print(f"  {'good' if good else 'BAD '}  {name}: {why}")
-        given = input(f"type '{word.value}' to go on, anything else to stop: ").strip()
+        with session.prompting():
+            given = input(
+                f"type '{word.value}' to go on, anything else to end, 'stop' for the guard, "
+                f"'K' to cut the motors: "
+            ).strip()
+        if given == "K":
+            session.cut()
+        elif given == "stop":
+            session.stop()
         if given != word.value:
             raise RunError(f"the operator did not say '{word.value}'")
     session.say(word)
@@ -154,6 +162,7 @@ def interruptible(session: Session) -> Iterator[None]:
                 later.start()
                 return
             first = now
+            session.note("operator: interrupted")
             raise KeyboardInterrupt
 
     before = [(each, signal.signal(each, handle)) for each in (signal.SIGINT, signal.SIGTERM)]
@@ -162,33 +171,3 @@ def interruptible(session: Session) -> Iterator[None]:
     finally:
         for each, handler in before:
             signal.signal(each, handler)
-
-
-@contextlib.contextmanager
-def keys(session: Session) -> Iterator[None]:
-    """While flying: space or s stops (guard, land), K cuts the motors, l lands."""
-    if not sys.stdin.isatty():
-        yield
-        return
-    descriptor, before = sys.stdin.fileno(), termios.tcgetattr(sys.stdin.fileno())
-    done = threading.Event()
-
-    def watch() -> None:
-        while not done.is_set():
-            if select.select([descriptor], [], [], 0.05)[0]:
-                key = sys.stdin.read(1)
-                if key == "K":
-                    session.cut()
-                elif key in " s":
-                    session.stop()
-                elif key == "l":
-                    session.say(Word.LAND)
-
-    thread = threading.Thread(target=watch, daemon=True)
-    try:
-        tty.setcbreak(descriptor)
-        thread.start()
-        yield
-    finally:
-        done.set()
-        termios.tcsetattr(descriptor, termios.TCSADRAIN, before)

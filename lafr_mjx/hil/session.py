@@ -10,6 +10,7 @@ the processes it started are ended, after the vehicle is down.
 from __future__ import annotations
 
 import contextlib
+import math
 import os
 import socket
 import threading
@@ -17,7 +18,7 @@ import time
 from typing import TYPE_CHECKING, Any
 
 from lafr_mjx.closing import Closing
-from lafr_mjx.errors import RunError
+from lafr_mjx.errors import InputError, RunError
 from lafr_mjx.hil import child_process
 from lafr_mjx.hil.bags import read_records, write_bag
 from lafr_mjx.hil.console import Console
@@ -26,15 +27,17 @@ from lafr_mjx.hil.legs import check_leg, save_leg
 from lafr_mjx.hil.master import Master
 from lafr_mjx.hil.node import LOOPBACK
 from lafr_mjx.hil.recorded_legs import RecordedLegs
+from lafr_mjx.hil.safety import Word
 from lafr_mjx.hil.transport import check_address, is_bridge
 
 if TYPE_CHECKING:
     import subprocess
+    from collections.abc import Callable
+    from contextlib import AbstractContextManager
     from pathlib import Path
 
     from lafr_mjx.hil.legs import Leg
     from lafr_mjx.hil.profile import Profile
-    from lafr_mjx.hil.safety import Word
     from lafr_mjx.types import Rollout
 
 _BEAT_S = 0.2
@@ -45,8 +48,10 @@ _ONE_THREAD = {"OPENBLAS_NUM_THREADS": "1", "OMP_NUM_THREADS": "1", "MKL_NUM_THR
 
 _HANGS_S = 20.0  # real silence of a process that should say something all the time ...
 _STATUS_S = 1.0  # ... and of the flight's clock: it does so ten times in it
-_STOP_LANDS_S = 12.0  # guard, then down from any height that is flown
-_LANDING_S = 40.0  # the longest way down: hover, guard, a landing without a known height
+_STOP_LANDS_S = 12.0  # guard, then its calls to land
+_LANDING_S = 40.0  # the longest way down, if the profile's own times are not longer
+_HEARD_S = 1.0  # so old at most is what is still known of the vehicle
+_ON_GROUND = ("disconnected", "preflight", "off")
 
 
 class BrokenOffError(RunError):
@@ -99,11 +104,14 @@ class Session(Closing):
         self._master = None
         self._processes: dict[str, subprocess.Popen[bytes]] = {}
         self._lock = threading.Lock()
-        self._closing = False
+        self._closing = self._closed = False
+        self._words: list[Word] = []
+        self.prompting: Callable[[], AbstractContextManager[Any]] = contextlib.nullcontext
         self._legs = RecordedLegs(folder / "flight.spool", self.clock)
         self._started = self.clock.now()
         self._said = time.monotonic()  # when the control process last did
-        self._log = (folder / "events.txt").open("a", encoding="utf-8", buffering=1)
+        self._log = folder / "events.txt"
+        self._log.touch()
         try:
             if master is None:
                 self._master = Master(host)
@@ -138,6 +146,7 @@ class Session(Closing):
     def say(self, word: Word) -> None:
         """The operator's word."""
         self.note(f"operator: {word.value}")
+        self._words.append(word)
         self._send({"word": word.value})
 
     def stop(self) -> None:
@@ -181,6 +190,10 @@ class Session(Closing):
         """
         self._send({"learner": state})
 
+    def measure(self) -> None:
+        """Have the figures of punctuality begin anew."""
+        self._send({"measure": True})
+
     # ------------------------------------------------------------- waiting
 
     @property
@@ -188,12 +201,14 @@ class Session(Closing):
         """Mode of the state machine, as last heard."""
         return str(self.status.get("mode", "disconnected"))
 
-    def wait(self, *modes: str, seconds: float, what: str) -> str:
-        """Wait until the machine is in one of these modes."""
+    def wait(self, *modes: str, seconds: float, what: str, unless: tuple[str, ...] = ()) -> str:
+        """Wait until the machine is in one of these modes; raise if it gets into another."""
         end = self.clock.now() + seconds
         while self.clock.now() < end:
             if self.mode in modes:
                 return self.mode
+            if self.mode in unless:
+                raise RunError(f"{what} was broken off; {self.trouble()}")
             self.check_alive()
             self.clock.sleep(0.02)
         raise RunError(f"{what} did not happen within {seconds:g} s; {self.trouble()}")
@@ -219,7 +234,8 @@ class Session(Closing):
         failed = [
             f"{name} ({why})" for name, good, why in self.status.get("checks", []) if not good
         ]
-        last = "; ".join(text for _, text in self.events[-3:])
+        told = [text for _, text in self.events if not text.startswith("call ")]
+        last = "; ".join(told[-3:])
         on_ground = self.mode in ("preflight", "disconnected")
         return ", ".join([f"mode {self.mode}", *(failed if on_ground else []), last or "no events"])
 
@@ -269,25 +285,58 @@ class Session(Closing):
 
     # ------------------------------------------------------------- the end
 
+    @property
+    def landing_s(self) -> float:
+        """The longest way down: hover, guard, a landing without a known height [s]."""
+        ladder = self.profile.ladder
+        return max(_LANDING_S, ladder.hover_s + ladder.guard_s + 2.0 * ladder.land_s)
+
+    @property
+    def down(self) -> bool:
+        """Whether the vehicle is known to stand with its motors off."""
+        if Word.ARM not in self._words:
+            return True
+        status = self.status
+        heard = status.get("telemetry_age", math.inf) < _HEARD_S
+        return self.mode in _ON_GROUND and heard and not status.get("armed")
+
     def close(self) -> None:
-        """Land if need be, wait for it, end everything, and make the bag."""
-        if self._closing:
+        """Land if need be, wait for it, end everything, and make the bag.
+
+        May be called again if it was interrupted, and goes on then.
+        """
+        if self._closed:
             return
-        with contextlib.suppress(Exception):
-            self._send({"quit": True})
-            end = self.clock.now() + _LANDING_S
-            while self._running("control") and self.clock.now() < end and not self._hangs():
-                self.clock.sleep(0.05)
-            if self._running("control"):
-                # It hangs. The pilot hovers by itself; the independent stop brings it down.
-                self.note("the control process hangs: the emergency stop lands")
-                self._to_stop(b"stop\n")
-                self.clock.sleep(_STOP_LANDS_S)
+        self._bring_down()
         self._closing = True
         self._end_processes()
+        self._write_bag()
+        self._closed = True
+
+    def _bring_down(self) -> None:
+        """Have the control process land; where it cannot, the independent stop."""
+        self._send({"quit": True})
+        end = self.clock.now() + self.landing_s
+        while self._running("control") and self.clock.now() < end and not self._hangs():
+            self.clock.sleep(0.05)
+        if not self._running("control"):
+            self._thread.join(2.0)  # what it said last
+        armed = self.mode not in _ON_GROUND or self._words[-1:] == [Word.ARM]
+        if self.ended is None and armed and self._running("stop"):
+            # The pilot hovers by itself; this brings it down.
+            what = "hangs" if self._running("control") else "has ended"
+            self.note(f"the control process {what}: the emergency stop lands")
+            self._to_stop(b"stop\n")
+            self.clock.sleep(_STOP_LANDS_S)
+
+    def _write_bag(self) -> None:
         spool, bag = self.folder / "flight.spool", self.folder / "flight.bag"
-        if spool.exists() and not bag.exists():
-            write_bag(bag, read_records(spool))
+        if not spool.exists() or bag.exists():
+            return
+        try:
+            write_bag(bag, read_records(spool, self.note))
+        except (OSError, InputError, RunError) as error:
+            self.note(f"no bag could be made of the recording {spool}: {error}")
 
     # ------------------------------------------------------------- inside
 
@@ -327,7 +376,7 @@ class Session(Closing):
     def _to_stop(self, data: bytes) -> None:
         process = self._processes.get("stop")
         if process is not None and process.stdin is not None:
-            with contextlib.suppress(OSError):
+            with contextlib.suppress(OSError, ValueError):  # it may be closed already
                 process.stdin.write(data)
                 process.stdin.flush()
 
@@ -364,8 +413,8 @@ class Session(Closing):
         """Add an event to the log."""
         at = self.clock.now() - self._started
         self.events.append((at, text))
-        with contextlib.suppress(OSError, ValueError):
-            self._log.write(f"{at:9.3f} s  {text}\n")
+        with contextlib.suppress(OSError), self._log.open("a", encoding="utf-8") as log:
+            log.write(f"{at:9.3f} s  {text}\n")
 
     def _end_processes(self) -> None:
         for name in ("control", "stop", "drone"):
@@ -374,4 +423,5 @@ class Session(Closing):
         if self._master is not None:
             self._master.close()
             self._master = None
-        self._log.close()
+        if hasattr(self, "console"):
+            self.console.close()

@@ -77,7 +77,7 @@ class FlownAgain:
             self.skipped.append((item.nodeid, math.nan, False))
             return None
         item.ihook.pytest_runtest_logstart(nodeid=item.nodeid, location=item.location)
-        ways = []
+        ways, without_a_stall = [], False
         for attempt in range(ATTEMPTS):
             begin = time.monotonic()
             reports = runtestprotocol(item, nextitem=nextitem, log=False)
@@ -91,7 +91,10 @@ class FlownAgain:
                     break
                 self.unexplained.append((item.nodeid, ways[-1]))
                 self._left -= took
+                without_a_stall = True
                 continue
+            if last and without_a_stall:
+                break  # it had to pass
             if last:
                 same = len(ways) > 1 and len(set(ways)) == 1
                 self.skipped.append((item.nodeid, late, same))

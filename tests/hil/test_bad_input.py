@@ -13,6 +13,7 @@ from lafr_mjx.hil.profile import load_profile
 from lafr_mjx.hil.session import Session
 from lafr_mjx.hil.spool import Record, SpoolWriter
 from lafr_mjx.resources import data_folder
+from lafr_mjx.runs.run_folder import RunFolder
 
 
 def run(*arguments, **options):
@@ -84,6 +85,32 @@ def test_replay_that_cannot_write(tmp_path):
     for option in ("--bag", "--out"):
         done = run("replay", str(tmp_path / "flight.spool"), option, "/proc/nowhere/x")
         assert done.returncode == 2 and "Traceback" not in done.stderr, done.stderr
+
+
+def test_what_is_missing_of_a_cut_recording_is_told(tmp_path):
+    from test_recording import flight_records
+
+    spool = SpoolWriter(tmp_path / "flight.spool")
+    for record in flight_records(100):
+        spool.add(record)
+    spool.close()
+    whole = (tmp_path / "flight.spool").read_bytes()
+    (tmp_path / "cut.spool").write_bytes(whole[: len(whole) // 2])
+    for name, told in (("flight", ""), ("cut", "what comes after that is missing")):
+        done = run("replay", str(tmp_path / f"{name}.spool"))
+        assert done.returncode == 0 and told in done.stderr, done.stderr
+        assert bool(told) == ("at byte" in done.stderr)
+
+
+def test_a_flown_run_is_no_simulated_one(tmp_path):
+    run_of = {"task": "figure8", "scenario": "wind5", "seed": 0, "iterations": 12}
+    for engine, told in (("hil", "has engine hil"), ("mjx", "has method geometric, not ours")):
+        config = {"run": run_of | {"method": "geometric", "engine": engine}}
+        with RunFolder.create(tmp_path / engine, config):
+            pass
+        done = run("compare", "--simulated", str(tmp_path / engine), cwd=tmp_path)
+        assert done.returncode == 2 and told in done.stderr, done.stderr
+    assert not (tmp_path / "runs").exists()
 
 
 def test_a_pilot_that_is_not_there_is_named(tmp_path):

@@ -13,7 +13,8 @@ sys.path.insert(0, {folder!r})
 import flown_again
 
 class Loops:
-    def worst(self, begin, end): return {late}
+    lates = iter({late} if isinstance({late}, tuple) else ())
+    def worst(self, begin, end): return next(self.lates, {late})
     def close(self): pass
 
 flown_again.lateness.machine = Loops
@@ -89,3 +90,8 @@ def test_failures_without_a_stall_are_flown_again_a_few_times_only(tmp_path):
     status, told, _ = run(tmp_path, late=0.01, passes_after=9, good=False, shared="1")
     assert status == 1 and "2 failed" in told
     assert told.count("FAILED WITHOUT A STALL") == 3
+
+
+def test_what_failed_without_a_stall_is_not_skipped_for_a_later_one(tmp_path):
+    status, told, flown = run(tmp_path, late=(0.01, 0.3, 0.3), passes_after=9, shared="1")
+    assert status == 1 and "1 failed, 1 passed" in told and flown == 3

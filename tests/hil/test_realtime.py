@@ -4,6 +4,7 @@
 Each test prints the times that it measured. They run one after the other: `make test-hil`.
 """
 
+import json
 import os
 import re
 import signal
@@ -217,17 +218,52 @@ def test_a_session_that_ends_while_its_control_process_hangs(tmp_path):
     assert drone_log(session)[-1][1][0] == "land" and not crashed(session)
 
 
+def test_a_session_that_ends_after_its_control_process_was_killed(tmp_path):
+    """At once: nobody gives the independent stop time, but the session itself."""
+    session = Session(PROFILE, tmp_path)
+    try:
+        take_off(session)
+        session.process("control").kill()
+        with pytest.raises(RunError, match="control process has ended"):
+            session.wait("nowhere", seconds=5.0, what="nothing")
+    finally:
+        session.close()
+    assert "has ended: the emergency stop lands" in (tmp_path / "events.txt").read_text()
+    assert drone_log(session)[-1][1][0] == "land" and not crashed(session)
+    truth = [r for r in read_records(tmp_path / "flight.bag") if r.topic == PROFILE.topic("state")]
+    assert truth, "what was recorded before is in the bag"
+    assert not session.down, "nobody has heard of its landing"
+
+
+def test_whatever_goes_wrong_on_the_ground_the_vehicle_is_landed_first(tmp_path):
+    """The operator's process cannot write the next leg: an error of the system, not one of ours."""
+    out = tmp_path / "run"
+    command = [sys.executable, "-m", "lafr_mjx.hil", "fly", "--fixed", "--out", str(out)]
+    file = tmp_path / "told.json"
+    flight = subprocess.Popen([*command, "--json", str(file)], stdout=subprocess.PIPE,
+                              stderr=subprocess.PIPE, text=True)  # fmt: skip
+    wait_for(lambda: (out / "hil").exists(), 60.0, "the folder")
+    (out / "hil" / ".leg-000.npz").mkdir()
+    _, told = flight.communicate(timeout=90.0)
+    assert flight.returncode == 1 and "Is a directory" in told and "Traceback" not in told
+    log = (out / "hil" / "events.txt").read_text()
+    assert "hover → policy" in log and "land → off" in log
+    assert (out / "hil" / "flight.bag").exists()
+    hil = json.loads(file.read_text())["hil"]
+    assert hil["confirmed_down"] and "Is a directory" in hil["trouble"]
+
+
 def test_command_line_flight(tmp_path):
     out = tmp_path / "run"
     command = [sys.executable, "-m", "lafr_mjx.hil", "fly", "figure8", "--flights", "1",
                "--time-scale", "0.8", "--out", str(out)]  # fmt: skip
     done = subprocess.run(command, capture_output=True, text=True, timeout=240)
     assert done.returncode == 0, done.stderr + done.stdout
-    assert "1 of 1 flights" in done.stdout
+    assert "1 of 1 flight, " in done.stdout
     assert (out / "hil" / "flight.bag").exists() and (out / "rollouts" / "000.npz").exists()
     again = subprocess.run(command, capture_output=True, text=True, timeout=60)
     assert again.returncode == 2 and "never overwritten" in again.stderr
     bag = str(out / "hil" / "flight.bag")
     replay = [sys.executable, "-m", "lafr_mjx.hil", "replay", bag, "--task", "figure8"]
     done = subprocess.run(replay, capture_output=True, text=True, timeout=60)
-    assert done.returncode == 0 and "1 flights" in done.stdout
+    assert done.returncode == 0 and "1 flight" in done.stdout

@@ -4,8 +4,10 @@ What loads the machine by itself, as a fuzzer does, is flown in it, too.
 """
 
 import contextlib
+import json
 import os
 import random
+import re
 import signal
 import socket
 import struct
@@ -18,6 +20,7 @@ from urllib.parse import urlsplit
 import numpy as np
 import pytest
 from realtime_rig import PROFILE, leg
+from waiting import wait_for
 
 from lafr_mjx.errors import InputError
 from lafr_mjx.hil import messages as m
@@ -88,6 +91,41 @@ def test_a_flight_in_slow_motion_and_a_stall_that_does_not_count(tmp_path):
     assert error.max() < 0.4
     assert "CRASHED" not in (tmp_path / "drone.txt").read_text()
     assert list(flights(read_records(tmp_path / "flight.bag"))) == [0]
+
+
+def test_a_vehicle_that_is_not_heard_any_more_is_not_called_landed(tmp_path):
+    """The link is lost for ever: nobody knows what has become of it, and that is said."""
+    out, told = tmp_path / "run", tmp_path / "told.json"
+    command = [sys.executable, "-m", "lafr_mjx.hil", "fly", "--fixed", "--slow", "2", "--fault",
+               "link-loss@9", "--out", str(out), "--json", str(told)]  # fmt: skip
+    done = subprocess.run(command, capture_output=True, text=True, timeout=240)
+    assert done.returncode == 1 and "NOT CONFIRMED DOWN" in done.stderr, done.stderr
+    assert json.loads(told.read_text())["hil"]["confirmed_down"] is False
+    log = (out / "hil" / "drone.txt").read_text()
+    assert re.findall(r"^ *[0-9.]+ s  (.*)$", log, re.MULTILINE)[-1] == "hover, armed"
+
+
+def test_a_comparison_that_is_interrupted_waits_for_the_landing(tmp_path):
+    """Ctrl-C in a terminal goes to all processes of the command."""
+    simulated, out = tmp_path / "simulated", tmp_path / "both"
+    options = ["--iterations", "1", "--seed", "0", "--scenario", "wind5", "--slow", "2"]
+    # What it is compared with does not matter here: it is never got to.
+    adapt = [sys.executable, "-m", "lafr_mjx", "adapt", "figure8", "--iterations", "1", "--seed",
+             "0", "--scenario", "wind5", "--engine", "freebody", "--out"]  # fmt: skip
+    subprocess.run([*adapt, str(simulated)], check=True, capture_output=True, timeout=300)
+    command = [sys.executable, "-m", "lafr_mjx.hil", "compare", *options]
+    flight = subprocess.Popen(
+        [*command, "--simulated", str(simulated), "--out", str(out)], stdout=subprocess.PIPE,
+        stderr=subprocess.PIPE, text=True, start_new_session=True,
+    )  # fmt: skip
+    log = out / "flown" / "hil" / "events.txt"
+    wait_for(lambda: log.exists() and "hover → policy" in log.read_text(), 240.0, "the policy")
+    os.killpg(flight.pid, signal.SIGINT)
+    _, told = flight.communicate(timeout=120.0)
+    assert flight.returncode == 1 and "did not come to its end" in told
+    assert "Traceback" not in told
+    assert "land → off" in log.read_text() and "→ guard" not in log.read_text()
+    assert (out / "flown" / "summary.json").exists() and (log.parent / "flight.bag").exists()
 
 
 # ------------------------------------------------------------------ a fuzzed wire

@@ -15,9 +15,12 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from lafr_mjx.errors import InputError, RunError
+from lafr_mjx.interruption import orderly
 from lafr_mjx.output import check_writable, write_json
 
 if TYPE_CHECKING:
+    from collections.abc import Iterator
+
     import numpy as np
 
 _SOAK_S = 600.0  # from here on gaps and memory are judged, too
@@ -61,7 +64,7 @@ class Check:
         check_writable(self.json)
         if not 2.0 <= self.seconds <= 3600.0:
             raise InputError(f"--seconds {self.seconds}: must be from 2 to 3600")
-        with tempfile.TemporaryDirectory(prefix="lafr-mjx-check-") as name:
+        with orderly(), tempfile.TemporaryDirectory(prefix="lafr-mjx-check-") as name:
             figures, latency = self._measure(Path(name))
         print(_histogram(latency))
         bare = figures["bare_loop"]
@@ -128,34 +131,33 @@ class Check:
             with _learner(folder, self.load):
                 time.sleep(5.0 if self.load else 0.0)  # until it is at work
                 print(f"Measuring for {self.seconds:g} s ...", flush=True)
+                session.measure()
+                session.clock.sleep(0.2)  # until it has told
                 before = (session.status["missed"], session.status["ticks"])
                 control = session.process("control").pid
                 settled = min(_SETTLED_S, 0.25 * self.seconds)
                 memory = math.nan
-                bare = subprocess.Popen(
-                    [sys.executable, "-m", "lafr_mjx.hil.bare_loop", str(self.seconds)],
-                    stdout=subprocess.PIPE,
-                )
                 start, flights, broken, taken = time.monotonic(), 0, 0, stolen_s()
-                while (left := self.seconds - (time.monotonic() - start)) > 0.0:
-                    seconds = min(max(left, 1.0), 30.0)
-                    leg = Leg(flights, task.path, 1.0, task.ramp_s, seconds, policy, np.zeros(4),
-                              0, True)  # fmt: skip
-                    flights += 1
-                    try:
-                        session.fly(leg)
-                    except BrokenOffError:  # late ticks; go on, it is them that are counted
-                        broken += 1
-                        if not resume(session):
-                            again(session)
-                    if math.isnan(memory) and time.monotonic() - start >= settled:
-                        memory = memory_mb(control)
-                after = (session.status["missed"], session.status["ticks"])
-                elapsed, taken = time.monotonic() - start, stolen_s() - taken
-                memory_end = memory_mb(control)
-                output, _ = bare.communicate(timeout=30.0)
+                with _bare_loop(self.seconds) as bare:
+                    while (left := self.seconds - (time.monotonic() - start)) > 0.0:
+                        seconds = min(max(left, 1.0), 30.0)
+                        leg = Leg(flights, task.path, 1.0, task.ramp_s, seconds, policy,
+                                  np.zeros(4), 0, True)  # fmt: skip
+                        flights += 1
+                        try:
+                            session.fly(leg)
+                        except BrokenOffError:  # late ticks; go on, it is them that are counted
+                            broken += 1
+                            if not resume(session):
+                                again(session)
+                        if math.isnan(memory) and time.monotonic() - start >= settled:
+                            memory = memory_mb(control)
+                    after = (session.status["missed"], session.status["ticks"])
+                    elapsed, taken = time.monotonic() - start, stolen_s() - taken
+                    sent, in_a_row = session.status["sent"], session.status["missed_in_a_row"]
+                    memory_end = memory_mb(control)
+                    output, _ = bare.communicate(timeout=30.0)
             land(session)
-        timing = session.ended or {}
         with np.load(folder / "timing.npz") as file:
             latency, gaps = 1e3 * file["latency"], 1e3 * file["gaps"]
         return {
@@ -163,12 +165,12 @@ class Check:
             "load": self.load,
             "ticks": after[1] - before[1],
             "missed_deadlines": after[0] - before[0],
-            "missed_in_a_row": timing.get("missed_in_a_row", 0),
+            "missed_in_a_row": in_a_row,
             "latency_p50_ms": float(np.percentile(latency, 50)),
             "latency_p99_ms": float(np.percentile(latency, 99)),
             "latency_max_ms": float(latency.max()),
             **_stretches(latency),
-            "rate_hz": (after[1] - before[1]) / elapsed,
+            "rate_hz": sent / elapsed,
             "memory_start_mb": memory,
             "memory_end_mb": memory_end,
             "gap_p999_ms": float(np.percentile(gaps, 99.9)),
@@ -210,7 +212,20 @@ def _judge_soak(figures: dict[str, Any]) -> None:
 
 
 @contextlib.contextmanager
-def _learner(folder: Path, wanted: bool) -> Any:
+def _bare_loop(seconds: float) -> Iterator[subprocess.Popen[bytes]]:
+    """The yardstick, in a process of its own."""
+    process = subprocess.Popen(
+        [sys.executable, "-m", "lafr_mjx.hil.bare_loop", str(seconds)], stdout=subprocess.PIPE
+    )
+    try:
+        yield process
+    finally:
+        process.kill()
+        process.wait()
+
+
+@contextlib.contextmanager
+def _learner(folder: Path, wanted: bool) -> Iterator[None]:
     """A learner at full load: an adaptation on the simulated plant, niced, XLA on one thread."""
     if not wanted:
         yield
@@ -219,10 +234,12 @@ def _learner(folder: Path, wanted: bool) -> Any:
     environment["XLA_FLAGS"] = "--xla_cpu_multi_thread_eigen=false"
     environment["OMP_NUM_THREADS"] = "1"
     script = (
-        "import itertools, subprocess, sys\n"
+        "import os, subprocess, sys\n"
         "from lafr_mjx.hil.realtime import step_back\n"
         "step_back(15)\n"
-        "for i in itertools.count():\n"
+        "parent, i = os.getppid(), 0\n"
+        "while os.getppid() == parent:\n"
+        "    i += 1\n"
         "    subprocess.run([sys.executable, '-m', 'lafr_mjx', 'adapt', 'figure8', '--scenario',\n"
         "        'wind5', '--engine', 'freebody', '--out', f'{sys.argv[1]}/load{i}'],\n"
         "        stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL)\n"

@@ -4,15 +4,18 @@ from __future__ import annotations
 
 import json as json_module
 import os
+import signal
 import subprocess
 import sys
 import time
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any, Literal
+from typing import Any, Literal, get_args
 
 from lafr_mjx.errors import InputError, RunError
 from lafr_mjx.output import check_writable, write_json
+
+_Engine = Literal["mjx", "freebody"]
 
 LEAST_SHARE = 0.9
 """Of the peak speed on the simulated plant that must be reached through the wire."""
@@ -40,7 +43,7 @@ class Compare:
     """Seed of both; noise and gusts are not the same, for the drone also flies between flights."""
     slow: float = 1.0
     """Times slower than real time that the drone flies, for a machine that is not punctual."""
-    engine: Literal["mjx", "freebody"] = "mjx"
+    engine: _Engine = "mjx"
     """Physics of the simulated plant."""
     simulated: Path | None = None
     """A finished run on the simulated plant to compare with, instead of a new one."""
@@ -81,7 +84,7 @@ class Compare:
             _run([*command, "--out", str(simulated)], "the run on the simulated plant failed")
         flown = out / "flown"
         command = ["-m", "lafr_mjx.hil", "fly", *common, "--slow", str(self.slow)]
-        _run([*command, "--out", str(flown)], "the flight through the wire did not come to its end")
+        _fly([*command, "--out", str(flown)])
         figures = compared(simulated, flown)
         for line in _lines(figures):
             print(line)
@@ -94,11 +97,16 @@ class Compare:
 
         assert self.simulated is not None
         given = RunFolder.open(self.simulated).config.get("run", {})
-        for key in ("task", "scenario", "seed", "iterations"):
-            if given.get(key) != getattr(self, key):
+        if given.get("engine") not in get_args(_Engine):
+            raise InputError(
+                f"--simulated {self.simulated}: has engine {given.get('engine')}; it must be a run "
+                f"on the simulated plant, by {' or '.join(get_args(_Engine))}"
+            )
+        wanted = {key: getattr(self, key) for key in ("task", "scenario", "seed", "iterations")}
+        for key, value in (wanted | {"method": "ours"}).items():
+            if given.get(key) != value:
                 raise InputError(
-                    f"--simulated {self.simulated}: has {key} {given.get(key)}, not "
-                    f"{getattr(self, key)}"
+                    f"--simulated {self.simulated}: has {key} {given.get(key)}, not {value}"
                 )
 
 
@@ -142,6 +150,31 @@ def _read(folder: Path) -> dict[str, Any]:
 def _run(command: list[str], trouble: str) -> None:
     if subprocess.run([sys.executable, *command], env=os.environ).returncode:
         raise RunError(trouble)
+
+
+def _fly(command: list[str]) -> None:
+    """Fly, and wait for the landing whatever happens: who flies is told of signals, never killed.
+
+    Ctrl-C in a terminal reaches it by itself, too; it takes two at the same moment for one.
+    """
+    flight = subprocess.Popen([sys.executable, *command])
+    told: list[int] = []
+
+    def tell(number: int, frame: object) -> None:
+        del frame
+        told.append(number)
+        flight.send_signal(number)
+
+    signals = (signal.SIGINT, signal.SIGTERM)
+    before = [signal.signal(each, tell) for each in signals]
+    try:
+        status = flight.wait()
+    finally:
+        for each, handler in zip(signals, before, strict=True):
+            signal.signal(each, handler)
+    if status:
+        why = "interrupted: " if told else ""
+        raise RunError(f"{why}the flight through the wire did not come to its end")
 
 
 def _lines(figures: dict[str, Any]) -> list[str]:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json as json_module
 import math
 import time
 from dataclasses import dataclass, field
@@ -102,13 +103,15 @@ class Fly:
         with RunFolder.create(self.out or Path("runs") / name, self._config(profile)) as folder:
             (folder.path / "hil").mkdir()
             confirm_checklist(profile)
-            if self._fixed:
-                summary = fly_fixed(flights, folder, policy, scale, self.flights or 3)
-            else:
-                summary = fly_adaptation(
-                    flights, folder, self.method, self._iterations, learner_faults
-                )
-        write_json(self.json, summary)
+            try:
+                if self._fixed:
+                    fly_fixed(flights, folder, policy, scale, self.flights or 3)
+                else:
+                    fly_adaptation(flights, folder, self.method, self._iterations, learner_faults)
+            finally:  # a flight that was broken off has its figures, too
+                summary = folder.path / "summary.json"
+                if summary.exists():
+                    write_json(self.json, json_module.loads(summary.read_text(encoding="utf-8")))
 
     @property
     def _iterations(self) -> int:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import sys
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -37,7 +38,7 @@ class Replay:
         from lafr_mjx.hil.bags import flights, read_records, write_bag
         from lafr_mjx.hil.profile import check_vehicle, load_profile
         from lafr_mjx.hil.report import flight_rows
-        from lafr_mjx.output import check_writable, print_table
+        from lafr_mjx.output import check_writable, counted, print_table
         from lafr_mjx.plant.vehicle import load_vehicle
         from lafr_mjx.runs.rollout_file import save_rollout
 
@@ -47,11 +48,11 @@ class Replay:
         check_writable(self.bag, "--bag")
         profile = load_profile(self.vehicle)
         check_vehicle(profile, load_vehicle(profile.vehicle))
-        found = flights(read_records(self.recording))
+        found = flights(read_records(self.recording, lambda text: print(text, file=sys.stderr)))
         if not found:
             raise InputError(f"{self.recording}: holds no flight of this program")
         columns, rows = flight_rows(found, self.task, profile)
-        print_table(f"{self.recording.name}: {len(found)} flights", columns, rows)
+        print_table(f"{self.recording.name}: {counted(len(found), 'flight')}", columns, rows)
         try:
             if self.out is not None:
                 self.out.mkdir(parents=True)

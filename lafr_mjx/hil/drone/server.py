@@ -130,7 +130,7 @@ class Server:
             self._tell(cycle * CYCLE_S)
             if os.getppid() != parent:
                 orphan_since = time.monotonic() if orphan_since is None else orphan_since
-                if time.monotonic() - orphan_since > _ORPHAN_S:
+                if time.monotonic() - orphan_since > _ORPHAN_S * self._slow:
                     break
         serving.cancel()
         with contextlib.suppress(asyncio.CancelledError, Exception):

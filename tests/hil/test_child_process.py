@@ -4,6 +4,7 @@
 import os
 import signal
 import time
+from pathlib import Path
 
 from waiting import wait_for
 
@@ -23,6 +24,8 @@ def test_one_that_does_not_listen_is_killed(tmp_path):
 def test_one_that_is_stopped_is_killed(tmp_path):
     process = child_process.start(["-c", "import time; time.sleep(60)"], tmp_path / "log.txt")
     process.send_signal(signal.SIGSTOP)
+    stat = Path(f"/proc/{process.pid}/stat")
+    wait_for(lambda: stat.read_text().rsplit(") ", 1)[1][0] == "T", 20.0, "its stop")
     child_process.end(process, 0.2)
     assert process.returncode == -signal.SIGKILL
 

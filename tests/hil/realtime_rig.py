@@ -13,6 +13,7 @@ from waiting import wait_for
 
 from lafr_mjx.errors import RunError
 from lafr_mjx.hil.bags import read_records
+from lafr_mjx.hil.drone.injected import parse
 from lafr_mjx.hil.legs import Leg, save_leg
 from lafr_mjx.hil.operator import reset, resume, take_off
 from lafr_mjx.hil.profile import load_profile
@@ -56,9 +57,18 @@ class Flight:
         self.folder = folder
         self.machine = machine()
         self._legs = 0
+        self._broken_until = 0.0  # what was injected has ended then
+
+    def inject(self, text):
+        """Break something of the drone's; the moment at which it was told."""
+        sent = self.session.inject(text)
+        self._broken_until = max(self._broken_until, parse(text, sent).end)
+        return sent
 
     def up(self, where):
         """In the policy's hands, at hover or at speed."""
+        # A test that failed half-way leaves its fault behind, and the end of one may be another.
+        time.sleep(max(0.0, self._broken_until + 0.5 - time.monotonic()))
         for attempt in range(4):
             begin = time.monotonic()
             try:

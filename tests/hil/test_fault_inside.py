@@ -65,7 +65,7 @@ def test_fault(hangar, name, where, attempt):
     wait_for_a_moment(attempt, name)
     modes = ("hover", "guard", "land")
     if case.injected:  # both begin at the same moment
-        time.sleep(max(0.0, session.inject(case.injected) + AHEAD_S - time.monotonic()))
+        time.sleep(max(0.0, flight.inject(case.injected) + AHEAD_S - time.monotonic()))
     begin = session.break_control(case.kind)
     try:
         session.wait(*modes, seconds=PROFILE.ladder.baseline_s + 3.0, what="the reaction")

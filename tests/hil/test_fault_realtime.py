@@ -129,7 +129,7 @@ def test_fault(hangar, name, where, attempt):
     case, flight = CASES[name], hangar().up(where)
     session, seen = flight.session, len(flight.session.events)
     wait_for_a_moment(attempt, name)
-    before = session.inject(case.text)
+    before = flight.inject(case.text)
     session.wait("hover", "guard", "land", seconds=3.0, what="the reaction")
     time.sleep(0.3)
     new = [what for _, what in session.events[seen:]]
@@ -179,7 +179,7 @@ def test_input_repeated_and_reordered(hangar, where, attempt):
     flight = hangar().up(where)
     session, seen = flight.session, len(flight.session.events)
     wait_for_a_moment(attempt, "test_input_repeated_and_reordered")
-    begin = session.inject("reorder@+0:2")
+    begin = flight.inject("reorder@+0:2")
     time.sleep(2.2)
     late = flight.machine.worst(begin, time.monotonic())
     stamps = [
@@ -202,7 +202,7 @@ def test_pilot_no_longer_subscribed(hangar, where, attempt):
     flight = hangar().up(where)
     session, seen = flight.session, len(flight.session.events)
     wait_for_a_moment(attempt, "test_pilot_no_longer_subscribed")
-    begin = session.inject("unsubscribe@+0:2")
+    begin = flight.inject("unsubscribe@+0:2")
     session.wait("hover", "land", seconds=1.0, what="hover")
     assert any("fault LINK" in what for _, what in session.events[seen:])
     commands = [r.time for r in flight.records() if r.topic.endswith("feedthrough_command")]

@@ -13,7 +13,7 @@ from pathlib import Path
 from typing import Any, Literal, get_args
 
 from lafr_mjx.errors import InputError, RunError
-from lafr_mjx.output import check_writable, write_json
+from lafr_mjx.output import check_writable, counted, write_json
 
 _Engine = Literal["mjx", "freebody"]
 
@@ -118,7 +118,7 @@ def compared(simulated: Path, flown: Path) -> dict[str, Any]:
     why = [
         f"{share:.1%} of the peak speed" if not share >= LEAST_SHARE else "",
         f"{two['crashes']} crashes" if two["crashes"] else "",
-        f"{len(trips)} trips ({trips[0]})" if trips else "",
+        f"{counted(len(trips), 'trip')} ({trips[0]})" if trips else "",
     ]
     keys = (
         "first_peak_speed_mps", "last_peak_speed_mps", "last_lap_time_s", "first_rmse_m",
@@ -186,11 +186,12 @@ def _lines(figures: dict[str, Any]) -> list[str]:
             f"{name:<16}{side['first_peak_speed_mps']:>10.2f}{side['last_peak_speed_mps']:>10.2f}"
             f"{'-' if lap is None else f'{lap:.2f}':>8}{side['last_rmse_m']:>13.3f}"
         )
-    slow = figures["flown"]["slow"]
+    flown = figures["flown"]
+    slow = flown["slow"]
     lines.append(
         f"Through the wire {figures['share_of_peak_speed']:.1%} of the peak speed is reached, with "
-        f"{figures['flown']['crashes']} crashes, {len(figures['flown']['trips'])} trips, "
-        f"{figures['flown']['missed_deadlines']} missed deadlines, "
+        f"{flown['crashes']} crashes, {counted(len(flown['trips']), 'trip')}, "
+        f"{counted(flown['missed_deadlines'], 'missed deadline')}, "
         + ("in real time." if slow == 1.0 else f"in slow motion: a second took {slow:g} s.")
     )
     return lines

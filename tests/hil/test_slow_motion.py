@@ -96,8 +96,8 @@ def test_a_flight_in_slow_motion_and_a_stall_that_does_not_count(tmp_path):
 def test_a_vehicle_that_is_not_heard_any_more_is_not_called_landed(tmp_path):
     """The link is lost for ever: nobody knows what has become of it, and that is said."""
     out, told = tmp_path / "run", tmp_path / "told.json"
-    command = [sys.executable, "-m", "lafr_mjx.hil", "fly", "--fixed", "--slow", "2", "--fault",
-               "link-loss@9", "--out", str(out), "--json", str(told)]  # fmt: skip
+    command = [sys.executable, "-m", "lafr_mjx.hil", "fly", "--fixed", "--slow", str(SLOW)]
+    command += ["--fault", "link-loss@9", "--out", str(out), "--json", str(told)]
     done = subprocess.run(command, capture_output=True, text=True, timeout=240)
     assert done.returncode == 1 and "NOT CONFIRMED DOWN" in done.stderr, done.stderr
     assert json.loads(told.read_text())["hil"]["confirmed_down"] is False
@@ -108,7 +108,7 @@ def test_a_vehicle_that_is_not_heard_any_more_is_not_called_landed(tmp_path):
 def test_a_comparison_that_is_interrupted_waits_for_the_landing(tmp_path):
     """Ctrl-C in a terminal goes to all processes of the command."""
     simulated, out = tmp_path / "simulated", tmp_path / "both"
-    options = ["--iterations", "1", "--seed", "0", "--scenario", "wind5", "--slow", "2"]
+    options = ["--iterations", "1", "--seed", "0", "--scenario", "wind5", "--slow", str(SLOW)]
     # What it is compared with does not matter here: it is never got to.
     adapt = [sys.executable, "-m", "lafr_mjx", "adapt", "figure8", "--iterations", "1", "--seed",
              "0", "--scenario", "wind5", "--engine", "freebody", "--out"]  # fmt: skip

@@ -8,8 +8,8 @@ these, those that failed at the same place each time above all, and if they are 
 the whole run fails; with LAFR_HIL_SHARED_MACHINE, which says that nothing else can be expected, if
 they are more than four fifths. A failure on a punctual machine stands.
 
-The loops do not see all that a shared machine does: after a stall its caches are cold, and a tick
-takes several times as long. So there a few failures without a stall are flown again as well. Each
+The loops do not see all that a shared machine does: ticks were seen to take several times as long
+for a while after a stall. So there a few failures without a stall are flown again as well. Each
 must then pass, and is named: it may be a fault of ours that comes and goes.
 """
 

@@ -1,6 +1,10 @@
-"""A bare 50 Hz loop: the yardstick of `check`. Prints its own punctuality as JSON.
+"""A bare 50 Hz loop: the yardstick of `check`. Prints `ready`, then its own punctuality as JSON.
 
 python -m lafr_mjx.hil.bare_loop SECONDS
+
+It shares core and priority with the control process that it is measured beside. So it starts and
+ends with ordinary priority: to lock and to free its memory takes up to 300 ms, and a control
+process of the same priority would have to wait for that.
 """
 
 from __future__ import annotations
@@ -11,15 +15,16 @@ import time
 
 import numpy as np
 
-from lafr_mjx.hil.realtime import freeze_garbage, keep_in_memory, prefer
+from lafr_mjx.hil.realtime import freeze_garbage, keep_in_memory, prefer, step_back
 
 
 def main() -> None:
     """Sleep to the next tick, for so long."""
     seconds = float(sys.argv[1])
-    prefer(own_core=True)
     keep_in_memory()
     freeze_garbage()
+    print("ready", flush=True)
+    prefer(own_core=True)
     period = 0.02
     due = time.monotonic() + period
     end = due + seconds
@@ -29,6 +34,7 @@ def main() -> None:
             time.sleep(left)
         late.append(time.monotonic() - due)
         due += period
+    step_back(0)
     values = 1e3 * np.array(late)
     periods = (values / 20.0).astype(int)
     print(

@@ -54,6 +54,8 @@ def prefer_operator() -> None:
 def step_back(niceness: int) -> None:
     """Put this process behind all others, off the control process's core."""
     with contextlib.suppress(OSError):
+        os.sched_setscheduler(0, os.SCHED_OTHER, os.sched_param(0))
+    with contextlib.suppress(OSError):
         os.setpriority(os.PRIO_PROCESS, 0, niceness)
     with contextlib.suppress(OSError):
         os.sched_setaffinity(0, os.sched_getaffinity(0) - _last_core())

@@ -130,15 +130,15 @@ class Check:
             take_off(session)
             with _learner(folder, self.load):
                 time.sleep(5.0 if self.load else 0.0)  # until it is at work
-                print(f"Measuring for {self.seconds:g} s ...", flush=True)
-                session.measure()
-                session.clock.sleep(0.2)  # until it has told
-                before = (session.status["missed"], session.status["ticks"])
                 control = session.process("control").pid
                 settled = min(_SETTLED_S, 0.25 * self.seconds)
                 memory = math.nan
-                start, flights, broken, taken = time.monotonic(), 0, 0, stolen_s()
                 with _bare_loop(self.seconds) as bare:
+                    print(f"Measuring for {self.seconds:g} s ...", flush=True)
+                    session.measure()
+                    session.clock.sleep(0.2)  # until it has told
+                    before = (session.status["missed"], session.status["ticks"])
+                    start, flights, broken, taken = time.monotonic(), 0, 0, stolen_s()
                     while (left := self.seconds - (time.monotonic() - start)) > 0.0:
                         seconds = min(max(left, 1.0), 30.0)
                         leg = Leg(flights, task.path, 1.0, task.ramp_s, seconds, policy,
@@ -213,11 +213,13 @@ def _judge_soak(figures: dict[str, Any]) -> None:
 
 @contextlib.contextmanager
 def _bare_loop(seconds: float) -> Iterator[subprocess.Popen[bytes]]:
-    """The yardstick, in a process of its own."""
+    """The yardstick, in a process of its own, once it has begun."""
     process = subprocess.Popen(
         [sys.executable, "-m", "lafr_mjx.hil.bare_loop", str(seconds)], stdout=subprocess.PIPE
     )
     try:
+        assert process.stdout is not None
+        process.stdout.readline()
         yield process
     finally:
         process.kill()

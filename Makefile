@@ -66,7 +66,7 @@ test: $(STAMPS)/dev
 HIL_QUICK := $(addprefix tests/hil/test_, messages.py profile.py safety.py faults.py clocks.py \
 	wire.py recording.py real_ros.py control.py pilot.py flights.py fault_flights.py guard.py \
 	bad_input.py adaptation_on_paper.py flown_again.py bridge.py slow_motion.py learner_process.py \
-	child_process.py check.py keyboard.py)
+	child_process.py check.py keyboard.py patient_time.py)
 test-hil-quick: $(STAMPS)/dev
 	$(BIN)/python -m pytest -p no:xdist $(HIL_QUICK)
 

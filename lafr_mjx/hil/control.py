@@ -1,6 +1,7 @@
 """The control process: 50 Hz, NumPy only, nothing in it waits for anybody.
 
-    python -m lafr_mjx.hil.control --profile FILE --master URI --out FOLDER --console FD [--slow K]
+    python -m lafr_mjx.hil.control --profile FILE --master URI --out FOLDER --console FD
+        [--slow K] [--patient FILE]
 
 Started by `Session`. Every way out of it ends in a safe state: a word of the operator's, a
 signal, an exception, the end of the console. If it is killed, the pilot's time-out hovers.
@@ -24,7 +25,7 @@ import numpy as np
 from lafr_mjx.hil import messages as m
 from lafr_mjx.hil.bags import TICK, TICK_TOPIC
 from lafr_mjx.hil.console import Console
-from lafr_mjx.hil.flight_clock import FlightClock, check_slow
+from lafr_mjx.hil.flight_clock import check_pace, flight_clock
 from lafr_mjx.hil.leg_loader import LegLoader
 from lafr_mjx.hil.legs import Leg
 from lafr_mjx.hil.link import Link, RosLink
@@ -370,12 +371,14 @@ def main() -> None:
         parser.add_argument(name, required=True)
     parser.add_argument("--console", type=int, required=True)
     parser.add_argument("--slow", type=float, default=1.0)
+    parser.add_argument("--patient", type=Path)
     given = parser.parse_args()
-    check_slow(given.slow)
-    clock = FlightClock(given.slow)
+    pace = (given.slow, given.patient is not None)
+    check_pace(*pace)
+    clock = flight_clock(given.slow, given.patient)
     console = Console(socket.socket(fileno=given.console), clock)
     profile = load_profile(given.profile)
-    check_slow(given.slow, simulated=profile.simulated)
+    check_pace(*pace, simulated=profile.simulated)
     locked = keep_in_memory()
     reserve_matrix_memory(_COMPUTING)
     # Threads have the priority of who starts them.

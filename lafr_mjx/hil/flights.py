@@ -50,6 +50,7 @@ class Flights:
     host: str = "127.0.0.1"
     faults: tuple[str, ...] = ()
     slow: float = 1.0  # how many times slower than real time
+    patient: bool = False  # time stands still while the machine does
 
     @property
     def where(self) -> str:
@@ -57,7 +58,7 @@ class Flights:
         if not self.profile.simulated:
             return self.profile.name
         pace = "" if self.slow == 1.0 else f" in slow motion (a second takes {self.slow:g} s)"
-        return f"the software drone{pace}"
+        return f"the software drone{pace}{', patiently' if self.patient else ''}"
 
     def session(self, folder: RunFolder) -> Session:
         """Start the processes."""
@@ -66,7 +67,7 @@ class Flights:
         return Session(
             self.profile, folder.path / "hil", master=self.master, host=self.host,
             scenario=self.scenario, task=fans, seed=self.seed, faults=self.faults,
-            slow=self.slow,
+            slow=self.slow, patient=self.patient,
         )  # fmt: skip
 
 
@@ -170,6 +171,7 @@ def _finish(
     hil = {
         "flights_wanted": wanted,
         "slow": flights.slow,
+        "stood_still_s": session.stood_still_s,
         "missed_deadlines": timing.get("missed_deadlines"),
         "missed_in_a_row": timing.get("missed_in_a_row"),
         "trips": [text for _, text in session.events if text.startswith("fault ")],

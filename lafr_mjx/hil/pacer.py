@@ -50,13 +50,13 @@ class Pacer:
     def wait(self, arrival: threading.Event, prepare: Callable[[], None] = lambda: None) -> float:
         """Sleep until the next tick, prepare it just before; the moment at which it begins."""
         opens, closes = self.due - self._early, self.due + WINDOW_S
-        self._sleep(opens)
+        self._clock.sleep_until(opens)
         fresh = arrival.is_set()  # one that came outside of the window
         arrival.clear()
-        came = self._wait(arrival, self.due - AHEAD_S)
+        came = self._clock.wait(arrival, self.due - AHEAD_S)
         if not came:
             prepare()
-            came = self._wait(arrival, closes)
+            came = self._clock.wait(arrival, closes)
         now = self._clock.now()
         shift = 0.0
         if came:
@@ -76,11 +76,3 @@ class Pacer:
         # What was missed is not made up for.
         self.due += (late + 1) * CONTROL_DT + self._shift
         return late
-
-    def _sleep(self, until: float) -> None:
-        while (left := until - self._clock.now()) > 0.0:
-            self._clock.sleep(left)
-
-    def _wait(self, arrival: threading.Event, until: float) -> bool:
-        clock = self._clock
-        return arrival.wait(max(0.0, clock.real_s(until - clock.now())))

@@ -10,7 +10,6 @@ the processes it started are ended, after the vehicle is down.
 from __future__ import annotations
 
 import contextlib
-import math
 import os
 import socket
 import threading
@@ -19,15 +18,16 @@ from typing import TYPE_CHECKING, Any
 
 from lafr_mjx.closing import Closing
 from lafr_mjx.errors import InputError, RunError
-from lafr_mjx.hil import child_process
 from lafr_mjx.hil.bags import read_records, write_bag
 from lafr_mjx.hil.console import Console
-from lafr_mjx.hil.flight_clock import FlightClock, check_slow
+from lafr_mjx.hil.descent import bring_down, is_down, longest_landing_s
+from lafr_mjx.hil.flight_clock import check_pace, flight_clock
 from lafr_mjx.hil.legs import check_leg, save_leg
 from lafr_mjx.hil.master import Master
 from lafr_mjx.hil.node import LOOPBACK
+from lafr_mjx.hil.patient_time import PatientTime
+from lafr_mjx.hil.processes import Processes
 from lafr_mjx.hil.recorded_legs import RecordedLegs
-from lafr_mjx.hil.safety import Word
 from lafr_mjx.hil.transport import check_address, is_bridge
 
 if TYPE_CHECKING:
@@ -38,20 +38,12 @@ if TYPE_CHECKING:
 
     from lafr_mjx.hil.legs import Leg
     from lafr_mjx.hil.profile import Profile
+    from lafr_mjx.hil.safety import Word
     from lafr_mjx.types import Rollout
 
 _BEAT_S = 0.2
 _PATIENCE_S = 8.0  # a software drone takes some seconds to start
 _TO_THE_START_S = 45.0  # the longest that the way to a leg's start may take
-_ONE_THREAD = {"OPENBLAS_NUM_THREADS": "1", "OMP_NUM_THREADS": "1", "MKL_NUM_THREADS": "1"}
-"""Else matrix products wait for helper threads, which have no raised priority."""
-
-_HANGS_S = 20.0  # real silence of a process that should say something all the time ...
-_STATUS_S = 1.0  # ... and of the flight's clock: it does so ten times in it
-_STOP_LANDS_S = 12.0  # guard, then its calls to land
-_LANDING_S = 40.0  # the longest way down, if the profile's own times are not longer
-_HEARD_S = 1.0  # so old at most is what is still known of the vehicle
-_ON_GROUND = ("disconnected", "preflight", "off")
 
 
 class BrokenOffError(RunError):
@@ -73,6 +65,7 @@ class Session(Closing):
         seed: int = 0,
         faults: tuple[str, ...] = (),
         slow: float = 1.0,
+        patient: bool = False,
         cable: bool = False,
     ) -> None:
         """Start.
@@ -87,11 +80,11 @@ class Session(Closing):
             seed: of the software drone.
             faults: to inject into the software drone.
             slow: how many times slower than real time all of it flies; software drone only.
+            patient: let time stand still while the machine does; software drone only.
             cable: feed the software drone by one, for longer than its battery lasts.
         """
         bridge = master is not None and is_bridge(master)
-        check_slow(slow, simulated=profile.simulated, bridge=bridge)
-        self.clock = FlightClock(slow)
+        check_pace(slow, patient, simulated=profile.simulated, bridge=bridge)
         self.profile = profile
         self.folder = folder
         self.status: dict[str, Any] = {}
@@ -99,17 +92,21 @@ class Session(Closing):
         self.refused: list[str] = []
         self.ended: dict[str, Any] | None = None
         self.priority = ""
+        self.stood_still_s: float | None = None  # of a patient flight that has ended
         self.table: list[dict[str, Any]] = []  # figures of the flights so far, for the view
         self.stage = ""  # what the learner does, for the view
         self._master = None
-        self._processes: dict[str, subprocess.Popen[bytes]] = {}
+        self.processes = Processes(folder)
+        file = self.processes.start_time() if patient else None
+        self.clock = flight_clock(slow, file)
+        pace = ["--slow", str(slow)] + (["--patient", str(file)] if file else [])
         self._lock = threading.Lock()
         self._closing = self._closed = False
-        self._words: list[Word] = []
+        self.words: list[Word] = []  # all of the operator's
         self.prompting: Callable[[], AbstractContextManager[Any]] = contextlib.nullcontext
         self._legs = RecordedLegs(folder / "flight.spool", self.clock)
         self._started = self.clock.now()
-        self._said = time.monotonic()  # when the control process last did
+        self.last_said = time.monotonic()  # when the control process did
         self._log = folder / "events.txt"
         self._log.touch()
         try:
@@ -124,17 +121,16 @@ class Session(Closing):
                 command += ["--vehicle", str(profile.path), "--scenario", scenario]
                 command += ["--seed", str(seed)] + (["--task", task] if task else [])
                 command += ["--fault", *faults] if faults else []
-                command += ["--slow", str(slow)] + (["--cable"] if cable else [])
-                self._start("drone", command)
+                command += ["--cable"] if cable else []
+                self._start("drone", [*command, *pace])
             mine, its = socket.socketpair()
             self.console = Console(mine, self.clock)
             command = ["-m", "lafr_mjx.hil.control", "--profile", str(profile.path), *common]
             command += ["--out", str(folder), "--console", str(its.fileno())]
-            command += ["--slow", str(slow)]
-            self._start("control", command, its.fileno())
+            self._start("control", [*command, *pace], its.fileno())
             its.close()
             command = ["-m", "lafr_mjx.hil", "stop", *common, "--vehicle", str(profile.path)]
-            self._start("stop", [*command, "--slow", str(slow)])
+            self._start("stop", [*command, *pace])
         except BaseException:
             self._end_processes()
             raise
@@ -146,14 +142,14 @@ class Session(Closing):
     def say(self, word: Word) -> None:
         """The operator's word."""
         self.note(f"operator: {word.value}")
-        self._words.append(word)
+        self.words.append(word)
         self._send({"word": word.value})
 
     def stop(self) -> None:
         """Emergency: guard, then land, by both processes."""
         self.note("operator: STOP")
         self._send({"stop": True})
-        self._to_stop(b"stop\n")
+        self.processes.tell_stop(b"stop\n")
 
     def unstop(self) -> None:
         """Take an emergency stop back; nothing hears it before the motors are off."""
@@ -163,7 +159,7 @@ class Session(Closing):
     def cut(self) -> None:
         """Emergency: motors off, by the independent process."""
         self.note("operator: CUT")
-        self._to_stop(b"off\n")
+        self.processes.tell_stop(b"off\n")
 
     def inject(self, text: str) -> float:
         """Inject a fault into the software drone; the moment at which it was sent."""
@@ -287,18 +283,21 @@ class Session(Closing):
 
     @property
     def landing_s(self) -> float:
-        """The longest way down: hover, guard, a landing without a known height [s]."""
-        ladder = self.profile.ladder
-        return max(_LANDING_S, ladder.hover_s + ladder.guard_s + 2.0 * ladder.land_s)
+        """The longest way down [s]."""
+        return longest_landing_s(self.profile)
 
     @property
     def down(self) -> bool:
         """Whether the vehicle is known to stand with its motors off."""
-        if Word.ARM not in self._words:
-            return True
-        status = self.status
-        heard = status.get("telemetry_age", math.inf) < _HEARD_S
-        return self.mode in _ON_GROUND and heard and not status.get("armed")
+        return is_down(self)
+
+    def quit(self) -> None:
+        """Have the control process land and end."""
+        self._send({"quit": True})
+
+    def hear_out(self, seconds: float) -> None:
+        """Wait for the last words of a control process that has ended."""
+        self._thread.join(seconds)
 
     def close(self) -> None:
         """Land if need be, wait for it, end everything, and make the bag.
@@ -307,27 +306,11 @@ class Session(Closing):
         """
         if self._closed:
             return
-        self._bring_down()
+        bring_down(self)
         self._closing = True
         self._end_processes()
         self._write_bag()
         self._closed = True
-
-    def _bring_down(self) -> None:
-        """Have the control process land; where it cannot, the independent stop."""
-        self._send({"quit": True})
-        end = self.clock.now() + self.landing_s
-        while self._running("control") and self.clock.now() < end and not self._hangs():
-            self.clock.sleep(0.05)
-        if not self._running("control"):
-            self._thread.join(2.0)  # what it said last
-        armed = self.mode not in _ON_GROUND or self._words[-1:] == [Word.ARM]
-        if self.ended is None and armed and self._running("stop"):
-            # The pilot hovers by itself; this brings it down.
-            what = "hangs" if self._running("control") else "has ended"
-            self.note(f"the control process {what}: the emergency stop lands")
-            self._to_stop(b"stop\n")
-            self.clock.sleep(_STOP_LANDS_S)
 
     def _write_bag(self) -> None:
         spool, bag = self.folder / "flight.spool", self.folder / "flight.bag"
@@ -341,44 +324,24 @@ class Session(Closing):
     # ------------------------------------------------------------- inside
 
     def _start(self, name: str, command: list[str], descriptor: int | None = None) -> None:
-        self._processes[name] = child_process.start(
-            command, self.folder / f"{name}.txt", descriptor, listens=name == "stop",
-            environment=_ONE_THREAD,
-        )  # fmt: skip
-
-    def _hangs(self) -> bool:
-        """Whether the control process has said nothing for far too long."""
-        silence = time.monotonic() - self._said
-        return silence > _HANGS_S + self.clock.real_s(_STATUS_S)
+        self.processes.start(name, command, descriptor)
 
     def process(self, name: str) -> subprocess.Popen[bytes]:
         """One of the processes: drone, control, stop."""
-        return self._processes[name]
-
-    def _running(self, name: str) -> bool:
-        process = self._processes.get(name)
-        return process is not None and process.poll() is None
+        return self.processes[name]
 
     def check_alive(self) -> None:
         """Raise if a process that must be there is not."""
-        for name in ("control", "drone"):
-            process = self._processes.get(name)
-            if process is not None and process.poll() is not None and self.ended is None:
-                if name == "control":
-                    self._to_stop(b"stop\n")  # the pilot hovers already; bring it down
-                last = child_process.last_line(self.folder / f"{name}.txt") or "without a word"
-                raise RunError(f"the {name} process has ended: {last}")
+        gone = None if self.ended is not None else self.processes.ended()
+        if gone is not None:
+            name, last = gone
+            if name == "control":
+                self.processes.tell_stop(b"stop\n")  # the pilot hovers already; bring it down
+            raise RunError(f"the {name} process has ended: {last}")
 
     def _send(self, message: dict[str, Any]) -> None:
         with self._lock:
             self.console.send(message)
-
-    def _to_stop(self, data: bytes) -> None:
-        process = self._processes.get("stop")
-        if process is not None and process.stdin is not None:
-            with contextlib.suppress(OSError, ValueError):  # it may be closed already
-                process.stdin.write(data)
-                process.stdin.flush()
 
     def _listen(self) -> None:
         beat = 0.0
@@ -397,7 +360,7 @@ class Session(Closing):
     def _take(self, message: dict[str, Any]) -> None:
         if isinstance(message.get("status"), dict):
             self.status = message["status"]
-            self._said = time.monotonic()
+            self.last_said = time.monotonic()
         for text in message.get("events", []):
             self.note(str(text))
         if "refused" in message:
@@ -417,9 +380,10 @@ class Session(Closing):
             log.write(f"{at:9.3f} s  {text}\n")
 
     def _end_processes(self) -> None:
-        for name in ("control", "stop", "drone"):
-            if name in self._processes:
-                child_process.end(self._processes[name])
+        source = self.clock.source
+        if isinstance(source, PatientTime) and self.stood_still_s is None:
+            self.stood_still_s = source.stood_still_s
+        self.processes.end()
         if self._master is not None:
             self._master.close()
             self._master = None

@@ -10,7 +10,7 @@ from urllib.parse import urlsplit
 from lafr_mjx.errors import InputError
 from lafr_mjx.hil import rpc
 from lafr_mjx.hil.bridge import Bridge, check_bridge
-from lafr_mjx.hil.flight_clock import REAL_TIME, FlightClock, check_slow
+from lafr_mjx.hil.flight_clock import REAL_TIME, FlightClock, check_pace
 from lafr_mjx.hil.node import Node, check_master
 
 
@@ -50,6 +50,6 @@ def own_name(role: str) -> str:
 def open_node(name: str, master: str, host: str, clock: FlightClock = REAL_TIME) -> Node | Bridge:
     """Our presence on the wire; not started yet."""
     if is_bridge(master):
-        check_slow(clock.slow, bridge=True)
+        check_pace(clock.slow, clock.source is not REAL_TIME.source, bridge=True)
         return Bridge(name, master)
     return Node(name, master, host, clock=clock)

@@ -25,13 +25,13 @@ def lines():
     """The table as text."""
     if not ROWS:
         return []
-    head = f"{'clock':10} {'fault':44} {'where':9} {'times':>5} {'median':>8} {'most':>8}"
+    head = f"{'clock':12} {'fault':44} {'where':9} {'times':>5} {'median':>8} {'most':>8}"
     out = [f"{head} {'bound':>8}  end state"]
     for (clock, fault, where), (reactions, bound, end) in sorted(ROWS.items()):
         median, most = 1e3 * statistics.median(reactions), 1e3 * max(reactions)
         limit = "-" if bound is None else f"{1e3 * bound:.0f} ms"
         out.append(
-            f"{clock:10} {fault:44} {where:9} {len(reactions):5d} {median:5.0f} ms {most:5.0f} ms "
+            f"{clock:12} {fault:44} {where:9} {len(reactions):5d} {median:5.0f} ms {most:5.0f} ms "
             f"{limit:>8}  {end}"
         )
     return out

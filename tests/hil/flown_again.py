@@ -5,12 +5,7 @@ one of them was late by a control period, which may trip any control process, a 
 nothing: the test is repeated, at most twice. If the machine stands still each time, or no time is
 left for repeating, the test counts as skipped: it has shown nothing. The summary names all of
 these, those that failed at the same place each time above all, and if they are more than a tenth,
-the whole run fails; with LAFR_HIL_SHARED_MACHINE, which says that nothing else can be expected, if
-they are more than four fifths. A failure on a punctual machine stands.
-
-The loops do not see all that a shared machine does: ticks were seen to take several times as long
-for a while after a stall. So there a few failures without a stall are flown again as well. Each
-must then pass, and is named: it may be a fault of ours that comes and goes.
+the whole run fails. A failure on a punctual machine stands.
 """
 
 import math
@@ -28,6 +23,7 @@ REALTIME = {
     "test_adaptation.py": 1.0,
     "test_bridge.py": 1.0,
     "test_slow_motion.py": 4.0,
+    "test_patient_time.py": 1.0,
 }
 """Tests that need a punctual machine, and how many times slower than real time they fly."""
 
@@ -46,11 +42,8 @@ ENOUGH_S = 1140.0 * _REPEATS
 """After so long the machine is hopeless: what is left is skipped. All of it takes less where
 nothing is repeated, and must not take more than 20 minutes (of a soak: each round of it)."""
 
-MOST_SKIPPED, MOST_SKIPPED_SHARED = 0.1, 0.8
-"""Share of the tests in real time that may have shown nothing; on a shared machine."""
-
-MOST_UNEXPLAINED = 3
-"""Failures without a stall that are flown again in a whole run on a shared machine."""
+MOST_SKIPPED = 0.1
+"""Share of the tests in real time that may have shown nothing."""
 
 
 class FlownAgain:
@@ -59,7 +52,6 @@ class FlownAgain:
     def __init__(self):
         self.repeated = []  # (test, s)
         self.skipped = []  # (test, s, whether it failed in the same way each time)
-        self.unexplained = []  # (test, where it failed)
         self.count = 0
         self._left = AGAIN_S
         self._began = time.monotonic()
@@ -77,7 +69,7 @@ class FlownAgain:
             self.skipped.append((item.nodeid, math.nan, False))
             return None
         item.ihook.pytest_runtest_logstart(nodeid=item.nodeid, location=item.location)
-        ways, without_a_stall = [], False
+        ways = []
         for attempt in range(ATTEMPTS):
             begin = time.monotonic()
             reports = runtestprotocol(item, nextitem=nextitem, log=False)
@@ -87,14 +79,7 @@ class FlownAgain:
             ways.append(_way(reports))
             last = attempt == ATTEMPTS - 1 or self._left < took
             if late < stall_s(REALTIME[item.path.name]):
-                if last or not _shared() or len(self.unexplained) >= MOST_UNEXPLAINED:
-                    break
-                self.unexplained.append((item.nodeid, ways[-1]))
-                self._left -= took
-                without_a_stall = True
-                continue
-            if last and without_a_stall:
-                break  # it had to pass
+                break
             if last:
                 same = len(ways) > 1 and len(set(ways)) == 1
                 self.skipped.append((item.nodeid, late, same))
@@ -110,16 +95,12 @@ class FlownAgain:
     @property
     def too_many(self):
         """Whether so much was skipped that the run has not shown what it should."""
-        most = MOST_SKIPPED_SHARED if _shared() else MOST_SKIPPED
-        return len(self.skipped) > max(1.0, most * self.count)
+        return len(self.skipped) > max(1.0, MOST_SKIPPED * self.count)
 
     def lines(self):
         """What the summary says."""
         for name, late in self.repeated:
             yield f"{name}: a bare loop was late by {1e3 * late:.0f} ms, flown again"
-        for name, places in self.unexplained:
-            where = ", ".join(f"{os.path.basename(path)}:{line}" for path, line in places)
-            yield f"{name}: FAILED WITHOUT A STALL ({where}), flown again: look at it"
         for name, late, same in self.skipped:
             why = f"a bare loop was late by {1e3 * late:.0f} ms again"
             way = "; IT FAILED IN THE SAME WAY EACH TIME: look at it" if same else ""
@@ -131,10 +112,6 @@ class FlownAgain:
         """End the loops."""
         if self._loops is not None:
             self._loops.close()
-
-
-def _shared():
-    return bool(os.environ.get("LAFR_HIL_SHARED_MACHINE"))
 
 
 def _way(reports):

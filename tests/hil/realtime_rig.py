@@ -1,5 +1,9 @@
 # pyright: reportOptionalMemberAccess=false, reportArgumentType=false
-"""A flight in real time for the tests: operator's side, and what the drone printed."""
+"""A flight in real time for the tests: operator's side, and what the drone printed.
+
+With LAFR_HIL_PATIENT its time stands still while the machine does, for a machine that is shared
+with others: the same processes and bounds, by that clock.
+"""
 
 import os
 import re
@@ -16,6 +20,7 @@ from lafr_mjx.hil.bags import read_records
 from lafr_mjx.hil.drone.injected import parse
 from lafr_mjx.hil.legs import Leg, save_leg
 from lafr_mjx.hil.operator import reset, resume, take_off
+from lafr_mjx.hil.patient_time import ALLOWED_S
 from lafr_mjx.hil.profile import load_profile
 from lafr_mjx.hil.safety import Word
 from lafr_mjx.hil.session import Session
@@ -25,6 +30,10 @@ from lafr_mjx.tasks import load_task
 PROFILE = load_profile("sim")
 TASK = load_task("figure8")
 FAST = 0.5  # time scale: 4.5 m/s
+PATIENT = bool(os.environ.get("LAFR_HIL_PATIENT"))
+PACE = ["--patient"] if PATIENT else []  # of a command
+CLOCK = "patient time" if PATIENT else "real time"
+_STALLS = 2  # of a patient flight that may come between a fault and the reaction
 _READY_S = 30.0
 _CHARGED_V = PROFILE.limits.voltage_preflight_v + 0.2  # for one more flight
 
@@ -45,7 +54,7 @@ class Breakable(Session):
         """From now on; the moment. An empty kind mends it."""
         (self.folder / "broken.txt").write_text(kind)
         os.kill(self.process("control").pid, signal.SIGUSR1)
-        return time.monotonic()
+        return self.clock.now()
 
 
 class Flight:
@@ -53,7 +62,8 @@ class Flight:
 
     def __init__(self, folder, kind=Session):
         folder.mkdir(exist_ok=True)
-        self.session = kind(PROFILE, folder, scenario="wind5")
+        self.session = kind(PROFILE, folder, scenario="wind5", patient=PATIENT)
+        self.clock = self.session.clock
         self.folder = folder
         self.machine = machine()
         self._legs = 0
@@ -68,7 +78,7 @@ class Flight:
     def up(self, where):
         """In the policy's hands, at hover or at speed."""
         # A test that failed half-way leaves its fault behind, and the end of one may be another.
-        time.sleep(max(0.0, self._broken_until + 0.5 - time.monotonic()))
+        self.clock.sleep_until(self._broken_until + 0.5)
         for attempt in range(4):
             begin = time.monotonic()
             try:
@@ -84,6 +94,10 @@ class Flight:
                 self.down()
         return self
 
+    def stood_still(self, begin, end):
+        """For how long the machine did between two moments of the flight, so far as that counts."""
+        return _STALLS * ALLOWED_S if PATIENT else self.machine.away(begin, end)
+
     def _rise(self, where):
         session = self.session
         if session.mode != "hover" or not resume(session):
@@ -93,14 +107,14 @@ class Flight:
         if where == "at speed":
             self._legs += 1
             session._send({"leg": str(save_leg(session.folder, leg(self._legs)))})
-            end = time.monotonic() + 20.0
+            end = self.clock.now() + 20.0
             while session.status.get("stage") != "track":
-                if time.monotonic() > end or session.mode != "policy":
+                if self.clock.now() > end or session.mode != "policy":
                     raise RunError(f"not on the track; {session.trouble()}")
-                time.sleep(0.02)
-            time.sleep(2.5)
+                self.clock.sleep(0.02)
+            self.clock.sleep(2.5)
         else:
-            time.sleep(0.5)
+            self.clock.sleep(0.5)
         if session.mode != "policy" or session.status.get("rung") not in ("NONE", "SLOW"):
             raise RunError(f"not in the policy's hands; {session.trouble()}")
 
@@ -174,6 +188,9 @@ class Hangar:
             assert len(bagged) == len(spooled) and set(bagged) == set(spooled), "complete"
 
 
-def wait_for_a_moment(attempt, name):
-    """Each time at another point of the lap."""
-    time.sleep(1.2 * np.random.default_rng([attempt, len(name)]).random())
+def fly_until_a_moment(flight, where, attempt, name):
+    """In the policy's hands, each time elsewhere on the lap: (session, number of its events)."""
+    session = flight.up(where).session
+    seen = len(session.events)
+    session.clock.sleep(1.2 * np.random.default_rng([attempt, len(name)]).random())
+    return session, seen

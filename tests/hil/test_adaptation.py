@@ -9,6 +9,7 @@ import re
 
 import numpy as np
 import pytest
+from realtime_rig import PATIENT
 
 from lafr_mjx.control.policy_file import load_policy
 from lafr_mjx.errors import RunError
@@ -37,7 +38,7 @@ def adapt(tmp_path, iterations=2, faults=(), learner_s=60.0):
     file.write_text(re.sub(r"learner_s = .*", f"learner_s = {learner_s}", text), encoding="utf-8")
     profile = load_profile(str(file))
     task = load_task("figure8", profile.command.limits)
-    flights = Flights(profile, task, "figure8", "wind5", seed=100)
+    flights = Flights(profile, task, "figure8", "wind5", seed=100, patient=PATIENT)
     config = Fly(vehicle=str(file), scenario="wind5", seed=100, iterations=iterations)
     folder = RunFolder.create(tmp_path / "run", config._config(profile))
     (folder.path / "hil").mkdir()

@@ -247,11 +247,17 @@ class FakeTime:
     def now(self):
         return self.at
 
-    def real_s(self, seconds):
-        return seconds
+    def sleep_until(self, moment):
+        self._to(moment)
 
-    def sleep(self, seconds):
-        self._to(self.at + seconds)
+    def wait(self, event, until):
+        end = max(self.at, until)
+        if not self.flag and self.arrivals and self.arrivals[0] <= end:
+            self.at = max(self.at, self.arrivals.pop(0))
+            self.flag = True
+        if not self.flag:
+            self.at = end
+        return self.flag
 
     def _to(self, moment):
         while self.arrivals and self.arrivals[0] <= moment:
@@ -265,15 +271,6 @@ class FakeTime:
 
     def clear(self):
         self.flag = False
-
-    def wait(self, seconds):
-        end = self.at + seconds
-        if not self.flag and self.arrivals and self.arrivals[0] <= end:
-            self.at = max(self.at, self.arrivals.pop(0))
-            self.flag = True
-        if not self.flag:
-            self.at = end
-        return self.flag
 
 
 def paced(arrivals, ticks, compute=0.001, stall=None, hz=100.0):

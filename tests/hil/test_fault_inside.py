@@ -5,13 +5,12 @@ LAFR_HIL_REALTIME_REPEATS repeats each; LAFR_HIL_ONLY names a part of them.
 """
 
 import os
-import time
 from typing import NamedTuple
 
 import fault_table
 import numpy as np
 import pytest
-from realtime_rig import PROFILE, Breakable, Hangar, wait_for_a_moment
+from realtime_rig import CLOCK, PROFILE, Breakable, Hangar, fly_until_a_moment
 
 from lafr_mjx.hil import messages as m
 from lafr_mjx.hil.bags import TICK, TICK_TOPIC
@@ -60,16 +59,15 @@ def hangar(tmp_path_factory):
 @pytest.mark.parametrize("where", WHERE)
 @pytest.mark.parametrize("name", NAMES)
 def test_fault(hangar, name, where, attempt):
-    case, flight = CASES[name], hangar().up(where)
-    session, seen = flight.session, len(flight.session.events)
-    wait_for_a_moment(attempt, name)
+    case, flight = CASES[name], hangar()
+    session, seen = fly_until_a_moment(flight, where, attempt, name)
     modes = ("hover", "guard", "land")
     if case.injected:  # both begin at the same moment
-        time.sleep(max(0.0, flight.inject(case.injected) + AHEAD_S - time.monotonic()))
+        session.clock.sleep_until(flight.inject(case.injected) + AHEAD_S)
     begin = session.break_control(case.kind)
     try:
         session.wait(*modes, seconds=PROFILE.ladder.baseline_s + 3.0, what="the reaction")
-        time.sleep(0.3)
+        session.clock.sleep(0.3)
     finally:
         session.break_control("")
     new = [what for _, what in session.events[seen:]]
@@ -81,12 +79,12 @@ def test_fault(hangar, name, where, attempt):
     assert np.all(np.abs(np.diff(sent, axis=0)) <= PROFILE.command.slew + 1e-9)
     first, last = (policys if case.baseline else of_all)(ticks, begin)
     assert begin - last < 2 * TICK_S, "the policy had the vehicle"
-    reaction, late = max(0.0, last - first), flight.machine.away(first, last)
+    reaction, late = max(0.0, last - first), flight.stood_still(first, last)
     assert reaction <= case.bound + TICK_S + MARGIN_S + late, f"stood still for {late:.3f} s"
     end = session.mode if session.mode == "hover" else "off"
-    fault_table.note("real time", name, where, reaction, case.bound, end)
+    fault_table.note(CLOCK, name, where, reaction, case.bound, end)
     if session.mode == "hover":
-        time.sleep(0.5)
+        session.clock.sleep(0.5)
         assert session.mode in ("hover", "land", "off"), "nothing goes up by itself"
     else:
         session.wait("off", seconds=40.0, what="the end")

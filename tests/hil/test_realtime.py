@@ -14,31 +14,22 @@ import time
 
 import numpy as np
 import pytest
+from realtime_rig import PACE, PATIENT, PROFILE, TASK, leg
 from waiting import wait_for
 
 from lafr_mjx.errors import RunError
 from lafr_mjx.hil.bags import flights, read_records
-from lafr_mjx.hil.legs import Leg
 from lafr_mjx.hil.master import Master
 from lafr_mjx.hil.operator import again, land, take_off
 from lafr_mjx.hil.plant import HilPlant
-from lafr_mjx.hil.profile import load_profile
 from lafr_mjx.hil.safety import Word
 from lafr_mjx.hil.session import Session
 from lafr_mjx.hil.stop import EmergencyStop
-from lafr_mjx.tasks import load_task
-
-PROFILE = load_profile("sim")
-TASK = load_task("figure8")
-
-
-def leg(number=0, seconds=60.0, time_scale=0.6, lap_on=False):
-    return Leg(number, TASK.path, time_scale, TASK.ramp_s, seconds, None, np.zeros(4), 0, lap_on)
 
 
 @pytest.fixture
 def session(tmp_path):
-    with Session(PROFILE, tmp_path, scenario="wind5") as running:
+    with Session(PROFILE, tmp_path, scenario="wind5", patient=PATIENT) as running:
         yield running
 
 
@@ -47,7 +38,7 @@ def at_speed(session):
     take_off(session)
     from lafr_mjx.hil.legs import save_leg
 
-    session._send({"leg": str(save_leg(session.folder, leg()))})
+    session._send({"leg": str(save_leg(session.folder, leg(seconds=60.0, time_scale=0.6)))})
     wait_for(lambda: session.status.get("stage") == "track", 20.0, "the track")
     time.sleep(3.0)
     return session
@@ -117,7 +108,7 @@ def test_the_stop_of_a_second_person_beside_our_own(tmp_path):
     with Master() as master:
         theirs = EmergencyStop(PROFILE, master.uri)
         try:
-            with Session(PROFILE, tmp_path, master=master.uri) as session:
+            with Session(PROFILE, tmp_path, master=master.uri, patient=PATIENT) as session:
                 take_off(session)
                 wait_for(lambda: theirs.connected, 5.0, "their connection")
                 text = (tmp_path / "stop.txt").read_text()
@@ -141,7 +132,7 @@ def test_the_stop_of_a_second_person_beside_our_own(tmp_path):
 def test_flight_ends_in_order_when_its_command_is_told_to_end(tmp_path, number):
     """Told twice within a moment, as some starters do: it lands, and says so in a line."""
     out = tmp_path / "run"
-    command = [sys.executable, "-m", "lafr_mjx.hil", "fly", "--fixed", "--out", str(out)]
+    command = [sys.executable, "-m", "lafr_mjx.hil", "fly", "--fixed", *PACE, "--out", str(out)]
     flight = subprocess.Popen(command, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True)
     log = out / "hil" / "events.txt"
     wait_for(lambda: log.exists() and "hover → policy" in log.read_text(), 60.0, "the policy")
@@ -156,10 +147,10 @@ def test_flight_ends_in_order_when_its_command_is_told_to_end(tmp_path, number):
 
 def test_cut_beats_everything(session):
     at_speed(session)
-    begin = time.monotonic()
+    begin = session.clock.now()
     session.cut()
     wait_for(lambda: drone_log(session)[-1][1][1] == "disarmed", 1.0, "motors off")
-    assert time.monotonic() - begin < 0.1
+    assert session.clock.now() - begin < 0.1
 
 
 def test_operators_process_killed(tmp_path):
@@ -168,7 +159,7 @@ def test_operators_process_killed(tmp_path):
         "import sys, time, pathlib\n"
         f"sys.path.insert(0, {os.path.dirname(__file__)!r})\n"
         "from test_realtime import *\n"
-        "s = Session(PROFILE, pathlib.Path(sys.argv[1]), scenario='wind5')\n"
+        "s = Session(PROFILE, pathlib.Path(sys.argv[1]), scenario='wind5', patient=PATIENT)\n"
         "at_speed(s)\n"
         "print('pid', s.process('control').pid, s.process('drone').pid, flush=True)\n"
         "time.sleep(100)\n"
@@ -208,7 +199,7 @@ def test_drone_process_killed(session):
 
 def test_a_session_that_ends_while_its_control_process_hangs(tmp_path):
     """The pilot hovers by itself; the independent stop lands it before everything is ended."""
-    session = Session(PROFILE, tmp_path)
+    session = Session(PROFILE, tmp_path, patient=PATIENT)
     try:
         take_off(session)
         os.kill(session.process("control").pid, signal.SIGSTOP)
@@ -220,7 +211,7 @@ def test_a_session_that_ends_while_its_control_process_hangs(tmp_path):
 
 def test_a_session_that_ends_after_its_control_process_was_killed(tmp_path):
     """At once: nobody gives the independent stop time, but the session itself."""
-    session = Session(PROFILE, tmp_path)
+    session = Session(PROFILE, tmp_path, patient=PATIENT)
     try:
         take_off(session)
         session.process("control").kill()
@@ -238,7 +229,7 @@ def test_a_session_that_ends_after_its_control_process_was_killed(tmp_path):
 def test_whatever_goes_wrong_on_the_ground_the_vehicle_is_landed_first(tmp_path):
     """The operator's process cannot write the next leg: an error of the system, not one of ours."""
     out = tmp_path / "run"
-    command = [sys.executable, "-m", "lafr_mjx.hil", "fly", "--fixed", "--out", str(out)]
+    command = [sys.executable, "-m", "lafr_mjx.hil", "fly", "--fixed", *PACE, "--out", str(out)]
     file = tmp_path / "told.json"
     flight = subprocess.Popen([*command, "--json", str(file)], stdout=subprocess.PIPE,
                               stderr=subprocess.PIPE, text=True)  # fmt: skip
@@ -256,7 +247,7 @@ def test_whatever_goes_wrong_on_the_ground_the_vehicle_is_landed_first(tmp_path)
 def test_command_line_flight(tmp_path):
     out = tmp_path / "run"
     command = [sys.executable, "-m", "lafr_mjx.hil", "fly", "figure8", "--flights", "1",
-               "--time-scale", "0.8", "--out", str(out)]  # fmt: skip
+               "--time-scale", "0.8", *PACE, "--out", str(out)]  # fmt: skip
     done = subprocess.run(command, capture_output=True, text=True, timeout=240)
     assert done.returncode == 0, done.stderr + done.stdout
     assert "1 of 1 flight, " in done.stdout

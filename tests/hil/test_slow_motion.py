@@ -19,14 +19,14 @@ from urllib.parse import urlsplit
 
 import numpy as np
 import pytest
-from realtime_rig import PROFILE, leg
+from realtime_rig import PACE, PATIENT, PROFILE, leg
 from waiting import wait_for
 
 from lafr_mjx.errors import InputError
 from lafr_mjx.hil import messages as m
 from lafr_mjx.hil import rpc, tcpros
 from lafr_mjx.hil.bags import flights, read_records
-from lafr_mjx.hil.flight_clock import REAL_TIME, FlightClock, check_slow
+from lafr_mjx.hil.flight_clock import REAL_TIME, FlightClock, check_pace
 from lafr_mjx.hil.node import Node
 from lafr_mjx.hil.operator import land, take_off
 from lafr_mjx.hil.profile import load_profile
@@ -56,7 +56,7 @@ def test_real_time_is_the_machines_own():
 @pytest.mark.parametrize("slow", [0.0, 0.99, -4.0, 101.0, 1e308, float("nan"), float("inf")])
 def test_no_other_pace(slow):
     with pytest.raises(InputError, match=r"--slow .* from 1"):
-        check_slow(slow)
+        check_pace(slow)
 
 
 def test_only_the_software_drone_flies_slowly(tmp_path):
@@ -71,7 +71,7 @@ def test_only_the_software_drone_flies_slowly(tmp_path):
 
 
 def test_a_flight_in_slow_motion_and_a_stall_that_does_not_count(tmp_path):
-    with Session(PROFILE, tmp_path, scenario="wind5", slow=SLOW) as session:
+    with Session(PROFILE, tmp_path, scenario="wind5", slow=SLOW, patient=PATIENT) as session:
         take_off(session)
         real = time.monotonic()
         # In real time this is a late tick, and the end of the policy.
@@ -96,7 +96,7 @@ def test_a_flight_in_slow_motion_and_a_stall_that_does_not_count(tmp_path):
 def test_a_vehicle_that_is_not_heard_any_more_is_not_called_landed(tmp_path):
     """The link is lost for ever: nobody knows what has become of it, and that is said."""
     out, told = tmp_path / "run", tmp_path / "told.json"
-    command = [sys.executable, "-m", "lafr_mjx.hil", "fly", "--fixed", "--slow", str(SLOW)]
+    command = [sys.executable, "-m", "lafr_mjx.hil", "fly", "--fixed", "--slow", str(SLOW), *PACE]
     command += ["--fault", "link-loss@9", "--out", str(out), "--json", str(told)]
     done = subprocess.run(command, capture_output=True, text=True, timeout=240)
     assert done.returncode == 1 and "NOT CONFIRMED DOWN" in done.stderr, done.stderr
@@ -108,7 +108,17 @@ def test_a_vehicle_that_is_not_heard_any_more_is_not_called_landed(tmp_path):
 def test_a_comparison_that_is_interrupted_waits_for_the_landing(tmp_path):
     """Ctrl-C in a terminal goes to all processes of the command."""
     simulated, out = tmp_path / "simulated", tmp_path / "both"
-    options = ["--iterations", "1", "--seed", "0", "--scenario", "wind5", "--slow", str(SLOW)]
+    options = [
+        "--iterations",
+        "1",
+        "--seed",
+        "0",
+        "--scenario",
+        "wind5",
+        "--slow",
+        str(SLOW),
+        *PACE,
+    ]
     # What it is compared with does not matter here: it is never got to.
     adapt = [sys.executable, "-m", "lafr_mjx", "adapt", "figure8", "--iterations", "1", "--seed",
              "0", "--scenario", "wind5", "--engine", "freebody", "--out"]  # fmt: skip
@@ -164,7 +174,7 @@ class Fuzzer(threading.Thread):
 
 def test_a_flight_whose_wire_is_fuzzed(tmp_path, capsys):
     """10,000 connections with nonsense and a false publisher of states; the flight goes on."""
-    with Session(PROFILE, tmp_path, scenario="wind5", slow=SLOW) as session:
+    with Session(PROFILE, tmp_path, scenario="wind5", slow=SLOW, patient=PATIENT) as session:
         take_off(session)
         control = session.process("control").pid
         fuzzer, before = Fuzzer(doors(session)), memory_mb(control)

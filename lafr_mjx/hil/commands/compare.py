@@ -43,6 +43,8 @@ class Compare:
     """Seed of both; noise and gusts are not the same, for the drone also flies between flights."""
     slow: float = 1.0
     """Times slower than real time that the drone flies, for a machine that is not punctual."""
+    patient: bool = False
+    """Let the drone's time stand still while the machine does."""
     engine: _Engine = "mjx"
     """Physics of the simulated plant."""
     simulated: Path | None = None
@@ -54,7 +56,7 @@ class Compare:
 
     def run(self) -> None:
         """Run one after the other, in processes of their own."""
-        from lafr_mjx.hil.flight_clock import check_slow
+        from lafr_mjx.hil.flight_clock import check_pace
         from lafr_mjx.plant.scenario import load_scenario
         from lafr_mjx.tasks import load_task
 
@@ -63,7 +65,7 @@ class Compare:
             raise InputError(f"--iterations {self.iterations}: must be from 1 to 100")
         if not 0 <= self.seed < 2**31:
             raise InputError(f"--seed {self.seed}: must be from 0 to {2**31 - 1}")
-        check_slow(self.slow)
+        check_pace(self.slow)
         load_task(self.task)
         load_scenario(self.scenario)
         name = f"hil-compare-{time.strftime('%Y%m%d-%H%M%S')}"
@@ -84,6 +86,7 @@ class Compare:
             _run([*command, "--out", str(simulated)], "the run on the simulated plant failed")
         flown = out / "flown"
         command = ["-m", "lafr_mjx.hil", "fly", *common, "--slow", str(self.slow)]
+        command += ["--patient"] if self.patient else []
         _fly([*command, "--out", str(flown)])
         figures = compared(simulated, flown)
         for line in _lines(figures):
@@ -131,6 +134,7 @@ def compared(simulated: Path, flown: Path) -> dict[str, Any]:
             "trips": trips,
             "missed_deadlines": two["hil"]["missed_deadlines"],
             "slow": two["hil"].get("slow", 1.0),
+            "stood_still_s": two["hil"].get("stood_still_s"),
         },
         "share_of_peak_speed": share,
         "least_share": LEAST_SHARE,
@@ -187,11 +191,12 @@ def _lines(figures: dict[str, Any]) -> list[str]:
             f"{'-' if lap is None else f'{lap:.2f}':>8}{side['last_rmse_m']:>13.3f}"
         )
     flown = figures["flown"]
-    slow = flown["slow"]
+    slow, still = flown["slow"], flown["stood_still_s"]
     lines.append(
         f"Through the wire {figures['share_of_peak_speed']:.1%} of the peak speed is reached, with "
         f"{flown['crashes']} crashes, {counted(len(flown['trips']), 'trip')}, "
         f"{counted(flown['missed_deadlines'], 'missed deadline')}, "
-        + ("in real time." if slow == 1.0 else f"in slow motion: a second took {slow:g} s.")
+        + ("in real time" if slow == 1.0 else f"in slow motion (a second took {slow:g} s)")
+        + ("." if still is None else f", which stood still with the machine for {still:.1f} s.")
     )
     return lines

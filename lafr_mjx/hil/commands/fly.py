@@ -64,6 +64,8 @@ class Fly:
     """Faults to inject into the software drone (see sim-drone) or the learner (learner-kill)."""
     slow: float = 1.0
     """Times slower than real time, for a machine that is not punctual (software drone only)."""
+    patient: bool = False
+    """Let time stand still while the machine does, which may be often (software drone only)."""
     json: Path | None = None
     """Write the summary there, too."""
 
@@ -97,7 +99,7 @@ class Fly:
         if self.master is not None:
             check_reachable(self.master)
         flights = Flights(profile, task, self.task, scenario, self.seed, self.master, self.host,
-                          tuple(faults), self.slow)  # fmt: skip
+                          tuple(faults), self.slow, self.patient)  # fmt: skip
         kind = "fixed" if self._fixed else self.method
         name = f"hil-{task.name}-{kind}-{time.strftime('%Y%m%d-%H%M%S')}"
         with RunFolder.create(self.out or Path("runs") / name, self._config(profile)) as folder:
@@ -123,7 +125,7 @@ class Fly:
         return self.fixed or any(value is not None for value in given)
 
     def _check(self, profile: Profile, scale: float) -> None:
-        from lafr_mjx.hil.flight_clock import check_slow
+        from lafr_mjx.hil.flight_clock import check_pace
         from lafr_mjx.hil.transport import is_bridge
 
         if self.flights is not None and not 1 <= self.flights <= 1000:
@@ -137,7 +139,7 @@ class Fly:
         if not math.isfinite(scale) or not 0.02 <= scale <= 50.0:
             raise InputError(f"--time-scale {scale}: must be a number from 0.02 to 50")
         bridge = self.master is not None and is_bridge(self.master)
-        check_slow(self.slow, simulated=profile.simulated, bridge=bridge)
+        check_pace(self.slow, self.patient, simulated=profile.simulated, bridge=bridge)
         if not profile.simulated:
             if self.master is None:
                 raise InputError("--master: a real drone needs the address of its ROS master")
@@ -175,6 +177,7 @@ class Fly:
             "profile": profile.name,
             "simulated": profile.simulated,
             "slow": self.slow,
+            "patient": self.patient,
             "learns": not self._fixed,
         }
         if self._fixed:

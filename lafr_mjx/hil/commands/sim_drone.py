@@ -5,6 +5,7 @@ from __future__ import annotations
 import math
 import os
 from dataclasses import dataclass, field
+from pathlib import Path
 
 from lafr_mjx.errors import InputError
 
@@ -34,6 +35,8 @@ class SimDrone:
     """Stop after so long."""
     slow: float = 1.0
     """How many times slower than real time it flies; its commander must, too."""
+    patient: Path | None = None
+    """File of the patient time to fly by (lafr_mjx.hil.patient_time); its commander must, too."""
     cable: bool = False
     """Feed it by a cable, for flights that are longer than its battery lasts."""
     fault: list[str] = field(default_factory=list)
@@ -46,7 +49,7 @@ class SimDrone:
         os.environ["XLA_FLAGS"] = f"{flags} --xla_cpu_multi_thread_eigen=false".strip()
         from lafr_mjx.hil.drone.injected import Injector, parse
         from lafr_mjx.hil.drone.pilot import Settings
-        from lafr_mjx.hil.flight_clock import check_slow
+        from lafr_mjx.hil.flight_clock import check_pace, flight_clock
         from lafr_mjx.hil.node import check_master
         from lafr_mjx.hil.profile import check_vehicle, load_profile
         from lafr_mjx.hil.transport import check_reachable
@@ -59,7 +62,8 @@ class SimDrone:
             raise InputError(f"--seconds {self.seconds}: must be above 0")
         if not 0 <= self.seed < 2**31:
             raise InputError(f"--seed {self.seed}: must be from 0 to {2**31 - 1}")
-        check_slow(self.slow)
+        check_pace(self.slow)
+        clock = flight_clock(self.slow, self.patient)
         faults = [parse(text) for text in self.fault]
         profile = load_profile(self.vehicle)
         vehicle = load_vehicle(profile.vehicle)
@@ -90,4 +94,4 @@ class SimDrone:
             sensing_delay_s=1e-3 * settings.sensing_delay_ms,
             injector=Injector(faults),
         )
-        serve(drone, profile.quad, self.master, self.host, self.seconds, self.slow)
+        serve(drone, profile.quad, self.master, self.host, self.seconds, clock)

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
+from pathlib import Path
 
 from lafr_mjx.errors import RunError
 
@@ -25,19 +26,22 @@ class Stop:
     """Address of this machine that the drone can reach."""
     slow: float = 1.0
     """How many times slower than real time the software drone flies."""
+    patient: Path | None = None
+    """File of the patient time that the software drone flies by."""
 
     def run(self) -> None:
         """Serve until standard input ends."""
-        from lafr_mjx.hil.flight_clock import FlightClock, check_slow
+        from lafr_mjx.hil.flight_clock import check_pace, flight_clock
         from lafr_mjx.hil.profile import load_profile
         from lafr_mjx.hil.realtime import keep_in_memory, prefer
         from lafr_mjx.hil.stop import EmergencyStop, watch
 
         profile = load_profile(self.vehicle)
-        check_slow(self.slow, simulated=profile.simulated)
+        check_pace(self.slow, self.patient is not None, simulated=profile.simulated)
+        clock = flight_clock(self.slow, self.patient)
         prefer(20)
         keep_in_memory()
-        stop = EmergencyStop(profile, self.master, self.host, FlightClock(self.slow))
+        stop = EmergencyStop(profile, self.master, self.host, clock)
         try:
             watch(stop)
             raise RunError("standard input has ended: nobody holds the emergency stop any more")

@@ -17,14 +17,17 @@ from lafr_mjx.hil import messages as m
 from lafr_mjx.hil.drone.injected import parse
 from lafr_mjx.hil.drone.pilot import CYCLE_S
 from lafr_mjx.hil.drone.wire import DroneNode
+from lafr_mjx.hil.flight_clock import REAL_TIME
 
 if TYPE_CHECKING:
     from lafr_mjx.hil.drone.pilot import Estimate
     from lafr_mjx.hil.drone.vehicle import Drone, Report
+    from lafr_mjx.hil.flight_clock import FlightClock
 
 _CALLS = ("start", "land", "off", "force_hover", "trigger_guard")
 _BATTERY_CYCLES = 10
 _ORPHAN_S = 60.0  # a drone whose starter has gone stays so long: it may still have to be landed
+_EARLY_S = 0.0002  # so much a cycle may begin before its time
 _MOST_BEHIND = 50  # cycles; after a longer stall the vehicle does not catch up
 
 
@@ -37,14 +40,14 @@ class Server:
         quad: str,
         master: str,
         host: str = "127.0.0.1",
-        slow: float = 1.0,
+        clock: FlightClock = REAL_TIME,
     ) -> None:
         self.drone = drone
-        self._slow = slow  # times slower than real time, counted from the machine's start
+        self._world = clock  # real, or one that all processes of a flight share
         self.late_cycles = 0
         self._quad = quad
         self._node = DroneNode(f"/{quad}/pilot", master, host)
-        self._start = self._clock()
+        self._start = clock.now()
         # The vehicle's clock: wall time at the start, steady from then on.
         self._epoch = time.time() - time.monotonic()
         self._sequence = 0
@@ -98,10 +101,7 @@ class Server:
 
     def _now(self) -> float:
         """Seconds since the start."""
-        return self._clock() - self._start
-
-    def _clock(self) -> float:
-        return time.monotonic() / self._slow
+        return self._world.now() - self._start
 
     async def run(self, seconds: float) -> None:
         """Serve for so long, or until SIGINT or SIGTERM."""
@@ -110,14 +110,14 @@ class Server:
         for number in (signal.SIGINT, signal.SIGTERM):
             loop.add_signal_handler(number, stop.set)
         serving = asyncio.ensure_future(self._node.serve())
-        self._start = self._clock()
+        self._start = self._world.now()
         self._epoch = time.time() - time.monotonic()
         cycle, parent, orphan_since = 0, os.getppid(), None
         while not stop.is_set() and self._now() < seconds and not serving.done():
             cycle += 1
             wait = cycle * CYCLE_S - self._now()
             if wait > 0.0:
-                await asyncio.sleep(wait * self._slow)
+                await self._until(cycle * CYCLE_S)
             elif -wait > _MOST_BEHIND * CYCLE_S:
                 self._start -= wait  # the world stood still with us
             else:
@@ -130,11 +130,16 @@ class Server:
             self._tell(cycle * CYCLE_S)
             if os.getppid() != parent:
                 orphan_since = time.monotonic() if orphan_since is None else orphan_since
-                if time.monotonic() - orphan_since > _ORPHAN_S * self._slow:
+                if time.monotonic() - orphan_since > self._world.real_s(_ORPHAN_S):
                     break
         serving.cancel()
         with contextlib.suppress(asyncio.CancelledError, Exception):
             await serving
+
+    async def _until(self, moment: float) -> None:
+        """Serve the wire until the vehicle's time has come, which may stand still meanwhile."""
+        while (wait := moment - self._now()) > _EARLY_S:
+            await asyncio.sleep(self._world.real_s(wait))
 
     def _tell(self, now: float) -> None:
         pilot = self.drone.pilot
@@ -234,15 +239,15 @@ def _battery(report: Report, stamp: float) -> Any:
 
 
 def serve(
-    drone: Drone, quad: str, master: str, host: str, seconds: float, slow: float = 1.0
+    drone: Drone, quad: str, master: str, host: str, seconds: float, clock: FlightClock = REAL_TIME
 ) -> None:
-    """Run in real time, or slower; returns how many cycles were late through standard error."""
-    server = Server(drone, quad, master, host, slow)
+    """Run by this clock; returns how many cycles were late through standard error."""
+    server = Server(drone, quad, master, host, clock)
     # A vehicle does not stop because somebody compiles; a cycle takes a tenth of its time.
     with contextlib.suppress(OSError):
         for thread in os.listdir("/proc/self/task"):
             os.sched_setscheduler(int(thread), os.SCHED_FIFO, os.sched_param(5))
-    pace = "" if slow == 1.0 else f", {slow:g} times slower than real time"
+    pace = "" if clock.slow == 1.0 else f", {clock.slow:g} times slower than real time"
     print(f"software drone '{quad}' at {master}, 100 Hz{pace}", flush=True)
     asyncio.run(server.run(seconds))
     print(f"software drone: {server.late_cycles} late cycles", file=sys.stderr, flush=True)

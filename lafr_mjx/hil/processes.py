@@ -1,0 +1,86 @@
+"""The processes of one flight: started together, watched, and ended together."""
+
+from __future__ import annotations
+
+import contextlib
+import time
+from typing import TYPE_CHECKING
+
+from lafr_mjx.errors import RunError
+from lafr_mjx.hil import child_process
+from lafr_mjx.hil.patient_time import place
+
+if TYPE_CHECKING:
+    import subprocess
+    from pathlib import Path
+
+_ONE_THREAD = {"OPENBLAS_NUM_THREADS": "1", "OMP_NUM_THREADS": "1", "MKL_NUM_THREADS": "1"}
+"""Else matrix products wait for helper threads, which have no raised priority."""
+
+_STARTS_S = 20.0
+_ENDS = ("control", "stop", "drone", "time")  # in this order: who flies by a clock goes before it
+
+
+class Processes:
+    """Control process, emergency stop; with the software drone that, too, and who keeps its time.
+
+    What each of them prints is in `NAME.txt` of the folder.
+    """
+
+    def __init__(self, folder: Path) -> None:
+        self._folder = folder
+        self._started: dict[str, subprocess.Popen[bytes]] = {}
+        self._things = contextlib.ExitStack()
+
+    def __getitem__(self, name: str) -> subprocess.Popen[bytes]:
+        """One of: drone, control, stop, time."""
+        return self._started[name]
+
+    def start(self, name: str, command: list[str], descriptor: int | None = None) -> None:
+        """Start one."""
+        self._started[name] = child_process.start(
+            command, self._folder / f"{name}.txt", descriptor, listens=name == "stop",
+            environment=_ONE_THREAD,
+        )  # fmt: skip
+
+    def start_time(self) -> Path:
+        """Start the keeper of a patient time; the file that it writes to."""
+        file = self._things.enter_context(place())
+        self.start("time", ["-m", "lafr_mjx.hil.patient_time", str(file)])
+        end = time.monotonic() + _STARTS_S
+        while not file.exists():
+            if time.monotonic() > end or not self.running("time"):
+                self.end()
+                raise RunError(f"the patient time did not begin: {self._last_words('time')}")
+            time.sleep(0.01)
+        return file
+
+    def running(self, name: str) -> bool:
+        """Whether it has been started and runs."""
+        process = self._started.get(name)
+        return process is not None and process.poll() is None
+
+    def ended(self) -> tuple[str, str] | None:
+        """One that must be there and is not, with its last words."""
+        for name in ("control", "drone", "time"):
+            if name in self._started and not self.running(name):
+                return name, self._last_words(name)
+        return None
+
+    def _last_words(self, name: str) -> str:
+        return child_process.last_line(self._folder / f"{name}.txt") or "without a word"
+
+    def tell_stop(self, line: bytes) -> None:
+        """A line to the emergency stop."""
+        process = self._started.get("stop")
+        if process is not None and process.stdin is not None:
+            with contextlib.suppress(OSError, ValueError):  # it may be closed already
+                process.stdin.write(line)
+                process.stdin.flush()
+
+    def end(self) -> None:
+        """End all of them; may be called again if it was interrupted."""
+        for name in _ENDS:
+            if name in self._started:
+                child_process.end(self._started[name])
+        self._things.close()

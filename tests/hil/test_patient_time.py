@@ -1,0 +1,154 @@
+# pyright: reportOptionalMemberAccess=false
+"""Time that stands still while the machine does: what counts of a stall, and a flight by it."""
+
+import os
+import signal
+import subprocess
+import sys
+import time
+
+import numpy as np
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+from realtime_rig import PROFILE, leg
+from waiting import wait_for
+
+from lafr_mjx.errors import InputError
+from lafr_mjx.hil.flight_clock import FlightClock, check_pace, flight_clock
+from lafr_mjx.hil.operator import land, take_off
+from lafr_mjx.hil.patient_time import ALLOWED_S, DEAD_S, Beats, PatientTime, place
+from lafr_mjx.hil.profile import load_profile
+from lafr_mjx.hil.session import Session
+
+BEATS = st.lists(st.tuples(st.integers(0, 2), st.floats(1e-5, 0.5)), min_size=1, max_size=60)
+
+
+@given(BEATS)
+def test_it_runs_only_while_all_cores_beat(beats):
+    """Whatever the order and pauses of beats: never backwards, never faster than real time."""
+    keeper, moment = Beats([0, 1, 2], 100.0), 100.0
+    last, ran = dict.fromkeys(range(3), 100.0), 0.0
+    for core, pause in beats:
+        before, begin = keeper.stretch, moment
+        moment += pause
+        # Real time during which no core had been silent for longer than allowed.
+        ran += max(0.0, min(moment, min(last.values()) + ALLOWED_S) - begin)
+        ran += max(0.0, moment - max(min(last.values()) + ALLOWED_S, begin) - DEAD_S)
+        half = before.at(begin + 0.5 * pause)
+        assert before.at(begin) <= half <= before.at(moment) <= before.at(begin) + pause + 1e-9
+        last[core] = moment
+        stretch = keeper.beat(core, moment)
+        assert stretch.at(moment) == pytest.approx(before.at(moment)), "it never jumps"
+        assert stretch.at(moment) == pytest.approx(100.0 + ran)
+
+
+def test_of_a_stall_next_to_nothing_counts_whatever_its_length():
+    beats = Beats([0, 1], 0.0)
+    for k in range(1, 11):
+        for core in (0, 1):
+            stretch = beats.beat(core, 0.002 * k)
+    assert stretch.at(0.02) == pytest.approx(0.02)
+    stretch = beats.beat(0, 0.5)  # the other core stands still for longer
+    assert stretch.at(0.6) == pytest.approx(0.02 + ALLOWED_S)
+    stretch = beats.beat(1, 0.6)
+    # The first one has now been silent for 100 ms.
+    assert stretch.at(0.7) == pytest.approx(0.02 + ALLOWED_S)
+    beats.beat(0, 0.7)
+    stretch = beats.beat(1, 0.7)
+    assert stretch.at(0.702) == pytest.approx(0.02 + ALLOWED_S + 0.002)
+
+
+@pytest.fixture
+def keeper():
+    with place() as file:
+        process = subprocess.Popen([sys.executable, "-m", "lafr_mjx.hil.patient_time", str(file)])
+        try:
+            wait_for(file.exists, 20.0, "the keeper")
+            yield process, file
+        finally:
+            process.kill()
+            process.wait()
+
+
+def test_a_keeper_that_stands_still_stops_the_time_of_all(keeper):
+    process, file = keeper
+    one, two = PatientTime(file), flight_clock(2.0, file)
+    began, real = one(), time.monotonic()
+    two.sleep(0.05)
+    assert time.monotonic() - real >= 0.1, "slow and patient"
+    os.kill(process.pid, signal.SIGSTOP)
+    time.sleep(0.05)  # it has stopped, and what is allowed has passed
+    still, still_two = one(), two.now()
+    time.sleep(0.3)
+    assert one() == still and two.now() == still_two
+    os.kill(process.pid, signal.SIGCONT)
+    wait_for(lambda: one() > still + 0.05, 5.0, "time to go on")
+    assert one.stood_still_s >= 0.3
+    assert one() - began <= time.monotonic() - real - 0.3
+    assert two.now() == pytest.approx(one() / 2.0, abs=0.01)
+
+
+def test_nobody_waits_for_ever_for_a_dead_keeper(keeper):
+    process, file = keeper
+    clock = FlightClock(1.0, PatientTime(file))
+    process.kill()
+    process.wait()
+    real = time.monotonic()
+    clock.sleep(0.2)
+    assert DEAD_S <= time.monotonic() - real < DEAD_S + 1.0
+
+
+def test_it_ends_with_a_signal_and_leaves_nothing(tmp_path):
+    with place() as file:
+        process = subprocess.Popen([sys.executable, "-m", "lafr_mjx.hil.patient_time", str(file)])
+        wait_for(file.exists, 20.0, "the keeper")
+        process.terminate()
+        assert process.wait(10.0) == 0
+        folder = file.parent
+    assert not folder.exists()
+
+
+def test_a_flight_whose_machine_stands_still(tmp_path):
+    """All its processes are stopped for 0.4 s, again and again: no fault, and no late tick."""
+    with Session(PROFILE, tmp_path, scenario="wind5", patient=True) as session:
+        take_off(session)
+        missed = session.status["missed"]
+        pids = [session.process(name).pid for name in ("time", "control", "drone", "stop")]
+        session._send({"leg": str(_saved(session))})
+        wait_for(lambda: session.status.get("stage") == "track", 20.0, "the track")
+        for _ in range(5):
+            session.clock.sleep(0.5)
+            for pid in pids:  # who keeps the time first, and last when it goes on
+                os.kill(pid, signal.SIGSTOP)
+            time.sleep(0.4)
+            for pid in reversed(pids):
+                os.kill(pid, signal.SIGCONT)
+        wait_for(lambda: 0 in session.status.get("finished", []), 20.0, "the end of the leg")
+        rollout = session.rollout(0)
+        assert session.mode == "policy", session.trouble()
+        assert not [text for _, text in session.events if text.startswith("fault ")]
+        assert session.status["missed"] == missed
+        land(session)
+    assert session.stood_still_s is not None and session.stood_still_s > 1.9
+    assert np.median(np.diff(rollout.stamp)) == pytest.approx(0.02, abs=1e-3)
+    error = np.linalg.norm(rollout.sensed.position - rollout.reference.position, axis=-1)
+    assert error.max() < 0.4 and "CRASHED" not in (tmp_path / "drone.txt").read_text()
+
+
+def _saved(session):
+    from lafr_mjx.hil.legs import save_leg
+
+    return save_leg(session.folder, leg(seconds=6.0, time_scale=1.0))
+
+
+def test_only_the_software_drone_waits_for_a_machine(tmp_path):
+    with pytest.raises(InputError, match="--patient: a real drone flies in real time"):
+        Session(load_profile("agilicious192"), tmp_path, patient=True)
+    with pytest.raises(InputError, match="--patient: behind a rosbridge"):
+        check_pace(1.0, True, bridge=True)
+    with pytest.raises(InputError, match=r"--patient .*nothing: cannot be read"):
+        flight_clock(1.0, tmp_path / "nothing")
+    (tmp_path / "empty").touch()
+    with pytest.raises(InputError, match="cannot be read"):
+        flight_clock(1.0, tmp_path / "empty")

@@ -2,10 +2,11 @@
 
     python -m lafr_mjx.hil.patient_time FILE
 
-runs the keeper: a thread on each core, before all others, that beats every 2 ms. While a core does
-not beat, it stands still, for instance because a machine below this one has taken it away; then
-time stands still for everybody, and goes on when all cores do. A simulator that waits for whoever
-commands it does the same. Of a stall at most `ALLOWED_S` counts.
+runs the keeper: a thread on each core, before all others, that beats every millisecond. While a
+core does not beat, it stands still, for instance because a machine below this one has taken it
+away; then time stands still for everybody, and goes on when all cores do. A simulator that waits
+for whoever commands it does the same. Of a stall at most `ALLOWED_S` counts, and is given back: a
+machine may take a core away for many short moments in a row.
 
 The keeper writes to a file in memory, and whoever flies by its time reads it there (`PatientTime`).
 If the keeper itself has died, time goes on: nothing may wait for ever for it.
@@ -30,9 +31,11 @@ from lafr_mjx.hil.realtime import freeze_garbage, keep_in_memory
 if TYPE_CHECKING:
     from collections.abc import Iterator
 
-BEAT_S = 0.002
-ALLOWED_S = 0.004
+BEAT_S = 0.001
+ALLOWED_S = 0.0025
 """So long time goes on without a beat of a core."""
+
+_PUNCTUAL_S = 0.0005  # a beat is on time if it is not later than this
 
 DEAD_S = 2.0
 """No machine stands still for longer: after that the keeper is taken for dead."""
@@ -47,7 +50,7 @@ class Stretch(NamedTuple):
     """How time runs from a beat on, until the next one is known. All by the monotonic clock."""
 
     time: float  # s, patient time at the beat
-    since: float  # s, the beat
+    since: float  # s, when it goes on: at the beat, or later if something is to be given back
     until: float  # s, time goes so far without a further one
 
     def at(self, moment: float) -> float:
@@ -61,14 +64,25 @@ class Beats:
 
     def __init__(self, cores: list[int], moment: float) -> None:
         self._last = dict.fromkeys(cores, moment)
+        self._time = dict.fromkeys(cores, moment)  # patient time of a core's last beat
+        self._moment = moment  # of the last beat of any
+        self._owed = 0.0  # s, to be given back
         self.stretch = Stretch(moment, moment, moment + ALLOWED_S)
 
     def beat(self, core: int, moment: float) -> Stretch:
         """A core has beaten."""
-        moment = max(moment, self.stretch.since)
-        self._last[core] = moment
+        now = self.stretch.at(moment)
+        # Only while all cores run does standing still give anything back.
+        self._owed -= min(self._owed, max(0.0, min(moment, self.stretch.until) - self._moment))
+        late = now - self._time[core] - BEAT_S
+        if late > _PUNCTUAL_S:
+            counted = min(late, ALLOWED_S)
+            self._owed += counted
+            for other in self._time:  # what is given back once is given back to all
+                self._time[other] += counted
+        self._moment, self._last[core], self._time[core] = moment, moment, now
         until = min(self._last.values()) + ALLOWED_S
-        self.stretch = Stretch(self.stretch.at(moment), moment, until)
+        self.stretch = Stretch(now, moment + self._owed, until)
         return self.stretch
 
 
@@ -98,12 +112,12 @@ class PatientTime:
 class Keeper:
     """Keeps the time in a file until it is told to stop."""
 
-    def __init__(self, file: Path) -> None:
+    def __init__(self, file: Path, stopping: threading.Event) -> None:
+        self._stopping = stopping
         self._cores = sorted(os.sched_getaffinity(0))
         self._beats = Beats(self._cores, time.monotonic())
         self._lock = threading.Lock()
         self._count = 0
-        self.stopping = threading.Event()
         part = file.with_suffix(".part")
         part.write_bytes(bytes(_SIZE))
         with part.open("r+b") as page:
@@ -127,7 +141,7 @@ class Keeper:
             os.sched_setaffinity(0, {core})
         with contextlib.suppress(OSError):
             os.sched_setscheduler(0, os.SCHED_FIFO, os.sched_param(_PRIORITY))
-        while not self.stopping.is_set():
+        while not self._stopping.is_set():
             time.sleep(BEAT_S)
             with self._lock:
                 self._write(self._beats.beat(core, time.monotonic()))
@@ -147,11 +161,12 @@ def main() -> None:
     keep_in_memory()
     sys.setswitchinterval(0.0001)
     parent, orphan_since = os.getppid(), None
-    keeper = Keeper(Path(sys.argv[1]))
-    freeze_garbage()
+    stopping = threading.Event()
     for number in (signal.SIGINT, signal.SIGTERM):
-        signal.signal(number, lambda *_: keeper.stopping.set())
-    while not keeper.stopping.wait(1.0):
+        signal.signal(number, lambda *_: stopping.set())
+    Keeper(Path(sys.argv[1]), stopping)
+    freeze_garbage()
+    while not stopping.wait(1.0):
         if os.getppid() != parent:
             orphan_since = orphan_since or time.monotonic()
             if time.monotonic() - orphan_since > _ORPHAN_S:

@@ -191,11 +191,10 @@ def _finish(
         f"{len(records)} of {counted(wanted, 'flight')}, {counted(len(hil['trips']), 'trip')}, "
         f"{hil['missed_deadlines']} missed deadlines; recorded in {session.folder}"
     )
-    slower = min(MOST_SLOW, 4.0 * flights.slow)
     late = any(text.startswith("fault DEADLINE") for text in hil["trips"])
     bridge = flights.master is not None and is_bridge(flights.master)
-    if late and flights.profile.simulated and not bridge and slower > flights.slow:
-        print(f"The machine was late: --slow {slower:g} flies the software drone in slow motion.")
+    if late and flights.profile.simulated and not bridge:
+        print(f"The machine was late: {_remedy(flights)}.")
     end = "" if session.down else f"; {_NOT_DOWN}"
     if isinstance(trouble, KeyboardInterrupt):
         flew = any("→ takeoff" in text for _, text in session.events)
@@ -207,6 +206,13 @@ def _finish(
     if end:
         print(end.removeprefix("; "), flush=True)
     raise trouble
+
+
+def _remedy(flights: Flights) -> str:
+    if not flights.patient:
+        return "with --patient the software drone's time stands still while the machine does"
+    slower = min(MOST_SLOW, 2.0 * flights.slow)
+    return f"with --slow {slower:g} the software drone flies in slow motion"
 
 
 def _words(trouble: BaseException | None) -> str:

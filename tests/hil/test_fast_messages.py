@@ -191,7 +191,8 @@ def test_a_state_is_read_bit_by_bit():
         expected = so3.quaternion_to_matrix(np.stack([unit, unit]))[0]
         for found, sent in zip(state, (position, velocity, expected, rates), strict=True):
             assert found.dtype == np.float64 and np.array_equal(found, sent)
-            assert found.flags.writeable and found.flags.c_contiguous
+            flags = np.asarray(found).flags
+            assert flags.writeable and flags.c_contiguous
 
 
 @pytest.mark.parametrize("bad", [math.nan, math.inf, -math.inf])

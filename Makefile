@@ -63,7 +63,7 @@ test: $(STAMPS)/dev
 
 # What needs no real time: wire, messages, the state machine, flights on a simulated clock with
 # every fault, and a real ROS master.
-HIL_QUICK := $(addprefix tests/hil/test_, messages.py profile.py safety.py faults.py clocks.py \
+HIL_QUICK := $(addprefix tests/hil/test_, messages.py fast_messages.py profile.py safety.py faults.py clocks.py \
 	wire.py recording.py real_ros.py control.py pilot.py flights.py fault_flights.py guard.py \
 	bad_input.py adaptation_on_paper.py flown_again.py bridge.py slow_motion.py learner_process.py \
 	child_process.py check.py keyboard.py patient_time.py)

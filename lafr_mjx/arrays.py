@@ -17,6 +17,13 @@ if TYPE_CHECKING:
 Array: TypeAlias = "np.ndarray | jax.Array"
 
 
+def clip(xp: Any, values: Any, low: Any, high: Any) -> Any:
+    """`xp.clip`: the same, but NumPy's own spends five times as long around a few numbers."""
+    if xp is np:
+        return np.minimum(np.maximum(values, low), high)
+    return xp.clip(values, low, high)
+
+
 def namespace(*arrays: Any) -> Any:
     """Return `jax.numpy` if any argument is a JAX array or tracer, else `numpy`.
 

@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, NamedTuple
 import numpy as np
 
 from lafr_mjx import mlp
-from lafr_mjx.arrays import namespace
+from lafr_mjx.arrays import clip, namespace
 from lafr_mjx.control.observation import HISTORY, PREVIEW_S, SIZE, observe
 from lafr_mjx.types import COMMAND_HOVER, CommandLimits, Reference, Sensed
 
@@ -54,11 +54,11 @@ def act(policy: Policy, observation: Array) -> Array:
     low, high = policy.limits.low, policy.limits.high
     # Each side of hover is scaled by its own range, so that zero output is hover. The kink in
     # the thrust's slope there is mild (9.81 below, 15.19 above).
-    squashed = xp.clip(_REACH * xp.tanh(output), -1.0, 1.0)
+    squashed = clip(xp, _REACH * xp.tanh(output), -1.0, 1.0)
     hover = COMMAND_HOVER
     command = hover + xp.where(squashed >= 0.0, squashed * (high - hover), squashed * (hover - low))
     # Rounding may pass a limit by its last digit.
-    return xp.clip(command, low, high)
+    return clip(xp, command, low, high)
 
 
 def create_policy(rng: np.random.Generator, limits: CommandLimits, hidden: int = 256) -> Policy:

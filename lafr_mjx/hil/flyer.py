@@ -12,12 +12,14 @@ from typing import TYPE_CHECKING, NamedTuple
 
 import numpy as np
 
+from lafr_mjx.arrays import clip
 from lafr_mjx.control.geometric import geometric_controller
-from lafr_mjx.control.observation import HISTORY, PREVIEW_S, SIZE, observe
+from lafr_mjx.control.observation import HISTORY, PREVIEW_S, SIZE, observe_one
 from lafr_mjx.control.policy import act
 from lafr_mjx.reference import clock as clocks
 from lafr_mjx.reference.flatness import reference_at
 from lafr_mjx.reference.path import derivatives, lap_s
+from lafr_mjx.reference.plain_reference import PlainPath, plain_path, references_at
 from lafr_mjx.reference.splines import from_waypoints
 from lafr_mjx.types import COMMAND_HOVER, CONTROL_DT, GRAVITY, Reference, Sensed
 
@@ -39,7 +41,6 @@ _TRANSFER_MPS = 1.8
 _MOST_TICKS = 6000
 _EARLY_S = 0.003  # a tick so near to its expected moment takes what was prepared for it
 _SAME_SAMPLE_S = 0.001
-_OFFSETS = np.asarray(PREVIEW_S)
 
 
 class Wanted(NamedTuple):
@@ -69,7 +70,8 @@ class _Prepared(NamedTuple):
     stamp: float  # s, of the sample that is expected
     slow: bool
     clock: clocks.Clock
-    seen: Reference  # at the previews, relative to the stamp; the last one at the moment itself
+    seen: Reference  # at the previews, relative to the stamp
+    asked: Reference  # at the moment itself
 
 
 class Flyer:
@@ -90,7 +92,8 @@ class Flyer:
         self.observations = np.zeros((0, SIZE))  # of the last leg that was flown with a policy
         self._baseline = geometric_controller(profile.command.limits)
         self._path: Path | None = None
-        self._clock = clocks.start(1.0)
+        self._plain: PlainPath | None = None  # the same, for the references of a tick
+        self._clock = clocks.plain(clocks.start(1.0))
         self._hold = np.zeros(3)
         self._memory = self._baseline.start()
         self._history = np.tile(COMMAND_HOVER, (HISTORY, 1))
@@ -153,32 +156,31 @@ class Flyer:
         stage = self.stage
         self._move(now, elapsed, state, slow, prepared)
         if prepared is not None and self.stage == stage:
-            seen = prepared.seen
+            seen, self._asked = prepared.seen, prepared.asked
         else:
             age = min(max(now - stamp, -0.005), 0.1)
-            seen = self._references(_moments(age))
-        self._asked = Reference(*(field[-1] for field in seen))
-        seen = Reference(*(field[:-1] for field in seen))
-        sensed = Sensed(state, np.asarray(stamp), np.asarray(now))
+            seen, self._asked = _apart(self._references(_moments(age)))
         policy = self._guarded(state, seen)
         flies = policy is not None and self.stage in ("track", "lap", "brake") and not baseline
         not_finite = False
         command = None
         if flies and policy is not None and self.leg is not None:
             # In the precision that it was trained in; else each tick would convert all weights.
-            observation = observe(
-                state.position, state.velocity, state.rotation, seen, self._history
-            ).astype(np.float32)
+            observation = observe_one(
+                np.asarray(state.position), np.asarray(state.velocity),
+                np.asarray(state.rotation), seen, self._history,
+            )  # fmt: skip
             command = np.asarray(act(policy, observation), float)
             if self.stage == "track":  # nobody learns from the other stages
                 command = command + self.leg.dither * self._rng.standard_normal(4)
-                command = np.clip(command, policy.limits.low, policy.limits.high)
+                command = clip(np, command, policy.limits.low, policy.limits.high)
             if self.stage == "track" and self._count < _MOST_TICKS:
                 self._seen[self._count] = observation
                 self._count += 1
-            if not np.isfinite(command).all():
+            if not all(map(math.isfinite, command.tolist())):
                 not_finite, command = True, None
         if command is None:
+            sensed = Sensed(state, np.asarray(stamp), np.asarray(now))
             now_and_ahead = Reference(*(field[[0, 0]] for field in seen))
             self._memory, command = self._baseline(self._memory, sensed, now_and_ahead)
         recorded = self.stage == "track" and self.leg is not None
@@ -193,13 +195,13 @@ class Flyer:
 
     def prepare(self) -> None:
         """Compute the references of the next tick."""
-        if self.stage == "hold" or self._path is None:
+        if self.stage == "hold" or self._plain is None:
             self._prepared = None
             return
         now, stamp = self._now + CONTROL_DT, self._stamp + CONTROL_DT
         clock = self._advanced(CONTROL_DT, self._slow)
-        seen = reference_at(self._path, clock, _moments(now - stamp))
-        self._prepared = _Prepared(now, stamp, self._slow, clock, seen)
+        references = references_at(self._plain, clock, _moments(now - stamp))
+        self._prepared = _Prepared(now, stamp, self._slow, clock, *_apart(references))
         if self.leg is not None and self.leg.policy is not None:
             # For nothing but the caches: the weights are used once in 20 ms only.
             act(self.leg.policy, self._seen[0])
@@ -221,8 +223,8 @@ class Flyer:
         leg = self.leg
         if leg is None or self.stage not in ("track", "lap", "brake"):
             return None
-        away = np.asarray(seen.position[0]) - np.asarray(state.position)
-        self._worst = max(self._worst, math.hypot(*away))
+        error = math.dist(seen.position[0].tolist(), np.asarray(state.position).tolist())
+        self._worst = max(self._worst, error)
         if leg.guard is not None and leg.guard.tripped(self._worst):
             return leg.guard.last_good
         return leg.policy
@@ -234,7 +236,7 @@ class Flyer:
             factor = max(factor, leg.guard.time_scale_factor(self._worst))
         scale = factor * (1.0 if leg is None else leg.time_scale)
         target = _STANDSTILL if self.stage == "brake" else scale
-        return clocks.advance(clocks.with_time_scale(self._clock, target), elapsed)
+        return clocks.advance(clocks.with_time_scale(self._clock, float(target)), float(elapsed))
 
     def _move(
         self, now: float, elapsed: float, state: State, slow: bool, prepared: _Prepared | None
@@ -268,8 +270,7 @@ class Flyer:
         if distance > 1e-3:
             seconds = max(2.0, 2.2 * distance / _TRANSFER_MPS)
             points = np.stack([self._hold, start])
-            self._path = from_waypoints(points, seconds, periodic=False)
-            self._clock = clocks.start(1.0, 0.0)
+            self._follow(from_waypoints(points, seconds, periodic=False), 1.0, 0.0)
             self.stage = "transfer"
             return
         away = float(np.linalg.norm(state.position - start))
@@ -277,12 +278,17 @@ class Flyer:
             self._settled = now
         if now - self._settled >= _SETTLED_S:
             leg, self.coming = self.coming, None
-            self.leg, self._path = leg, leg.path
-            self._clock = clocks.start(leg.time_scale, leg.ramp_s)
+            self.leg = leg
+            self._follow(leg.path, leg.time_scale, leg.ramp_s)
             self._rng = np.random.default_rng(leg.seed)
             self._memory = self._baseline.start() if leg.policy is not None else self._memory
             self._count, self._started, self.stage = 0, now, "track"
             self._worst = 0.0
+
+    def _follow(self, path: Path, time_scale: float, ramp_s: float) -> None:
+        """From the start of a path."""
+        self._path, self._plain = path, plain_path(path)
+        self._clock = clocks.plain(clocks.start(time_scale, ramp_s))
 
     def _rest(self, now: float) -> None:
         """Hold where the reference is now."""
@@ -295,16 +301,21 @@ class Flyer:
             return 0.0
         return float(np.linalg.norm(reference_at(self._path, self._clock).velocity))
 
-    def _references(self, offsets: np.ndarray) -> Reference:
+    def _references(self, offsets: list[float]) -> Reference:
         """References at moments relative to the clock's."""
-        if self.stage == "hold" or self._path is None:
+        if self.stage == "hold" or self._plain is None:
             return _still(self._hold, len(offsets))
-        return reference_at(self._path, self._clock, offsets)
+        return references_at(self._plain, self._clock, offsets)
 
 
-def _moments(age: float) -> np.ndarray:
+def _moments(age: float) -> list[float]:
     """Moments of the previews of a sample of this age, and the moment itself [s from now]."""
-    return np.append(_OFFSETS - age, 0.0)
+    return [*(preview - age for preview in PREVIEW_S), 0.0]
+
+
+def _apart(references: Reference) -> tuple[Reference, Reference]:
+    """The previews, and the moment itself."""
+    return Reference(*(f[:-1] for f in references)), Reference(*(f[-1] for f in references))
 
 
 def _still(position: np.ndarray, count: int) -> Reference:
@@ -318,7 +329,7 @@ def _still(position: np.ndarray, count: int) -> Reference:
 def bounded(command: np.ndarray, last: np.ndarray, profile: Profile) -> tuple[np.ndarray, bool]:
     """A command within range and slew, and whether it had to be changed."""
     bounds = profile.command
-    clipped = np.clip(command, bounds.limits.low, bounds.limits.high)
-    slewed = np.clip(clipped, last - bounds.slew, last + bounds.slew)
-    changed = bool(np.any(np.abs(slewed - command) > 1e-6))
+    clipped = clip(np, command, bounds.limits.low, bounds.limits.high)
+    slewed = clip(np, clipped, last - bounds.slew, last + bounds.slew)
+    changed = any(abs(step) > 1e-6 for step in (slewed - command).tolist())
     return slewed, changed

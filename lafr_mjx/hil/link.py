@@ -11,6 +11,7 @@ import numpy as np
 from lafr_mjx import so3
 from lafr_mjx.hil import messages as m
 from lafr_mjx.hil.clocks import ClockMap
+from lafr_mjx.hil.fast_messages import command_bytes
 from lafr_mjx.hil.flight_clock import REAL_TIME, FlightClock
 from lafr_mjx.hil.node import LOOPBACK
 from lafr_mjx.hil.transport import open_node, own_name
@@ -36,6 +37,7 @@ _HEARD = {
     "mocap": "geometry_msgs/PoseStamped",
     "battery": "sensor_msgs/BatteryState",
 }
+_Three = tuple[float, float, float]
 _UNIT = 0.01  # how far a quaternion's length may be from 1
 _FAR_M = 1e4
 _RESET_S = 1.0  # after so long without a message, an older stamp is taken again
@@ -133,6 +135,8 @@ class RosLink:
         self._calls = {
             name: node.advertise(profile.topic(name), kind) for name, kind in CALLS.items()
         }
+        self._sinks = (self._command, *self._calls.values())
+        self._command_topic = profile.topic("feedthrough_command")
         self._seen_state = self._seen_mocap = -1
         node.start()
 
@@ -155,10 +159,8 @@ class RosLink:
         elif battery is not None:
             voltage = float(battery.message.voltage)
         needed = (heard["state"], heard["mocap"], heard["telemetry"])
-        topic = self._profile.topic("feedthrough_command")
-        publishing = node.publishing.get(topic, ())
-        sinks = [self._command, *self._calls.values()]
-        subscribed = all(publisher.subscribers for publisher in sinks)
+        publishing = node.publishing.get(self._command_topic, ())
+        subscribed = all(publisher.subscribers for publisher in self._sinks)
         return Heard(
             state=state.message.state if state else None,
             state_stamp=state.message.stamp + self._clock.offset if state else -math.inf,
@@ -185,12 +187,7 @@ class RosLink:
         """Send a command [4] unless it is late."""
         self._sequence += 1
         wall = self.clock.wall()
-        kind = m.message_class("agiros_msgs/Command")
-        message = kind(
-            m.header(wall, self._sequence), wall, False, float(command[0]),
-            m.vector(command[1:]), np.zeros(4),
-        )  # fmt: skip
-        body = m.encode("agiros_msgs/Command", message)
+        body = command_bytes(self._sequence, wall, tuple(float(value) for value in command))
         now = self.clock.now()
         if now > expires:
             return False
@@ -268,10 +265,11 @@ class _StateReader(_InOrder):
         pose, twist = message.pose, message.velocity
         position, quaternion = _pose(pose)
         velocity, rates = _values(twist.linear), _values(twist.angular)
-        if not (np.isfinite(velocity).all() and np.isfinite(rates).all()):
+        if not all(map(math.isfinite, (*velocity, *rates))):
             raise m.MalformedError("a velocity that is not finite")
         stamp = self.check(message.header)
-        state = State(position, velocity, so3.quaternion_to_matrix(quaternion), rates)
+        rotation = so3.quaternion_to_matrix(np.array(quaternion))
+        state = State(np.array(position), np.array(velocity), rotation, np.array(rates))
         return StampedState(state, stamp)
 
 
@@ -280,23 +278,27 @@ class _PoseReader(_InOrder):
 
     def __call__(self, message: Any) -> StampedPosition:
         position, _ = _pose(message.pose)
-        return StampedPosition(position, self.check(message.header))
+        return StampedPosition(np.array(position), self.check(message.header))
 
 
-def _pose(pose: Any) -> tuple[np.ndarray, np.ndarray]:
-    """Position [3] and unit quaternion [4] wxyz of a pose that can be."""
+def _pose(pose: Any) -> tuple[_Three, tuple[float, ...]]:
+    """Position and unit quaternion wxyz of a pose that can be.
+
+    Plain numbers: on so few, each operation on arrays would take longer than all of them here.
+    """
     position, turn = _values(pose.position), pose.orientation
-    quaternion = np.array([turn.w, turn.x, turn.y, turn.z])
-    if not (np.isfinite(position).all() and np.abs(position).max() < _FAR_M):
-        raise m.MalformedError(f"a position of {position}")
+    quaternion = (turn.w, turn.x, turn.y, turn.z)
+    # Written so that a NaN is refused.
+    if not all(abs(value) < _FAR_M for value in position):
+        raise m.MalformedError(f"a position of {np.array(position)}")
     length = math.hypot(*quaternion)
     if not abs(length - 1.0) <= _UNIT:
         raise m.MalformedError(f"a quaternion of length {length}")
-    return position, quaternion / length
+    return position, tuple(value / length for value in quaternion)
 
 
-def _values(vector: Any) -> np.ndarray:
-    return np.array([vector.x, vector.y, vector.z])
+def _values(vector: Any) -> _Three:
+    return vector.x, vector.y, vector.z
 
 
 def _receipt(received: Received | None) -> float:

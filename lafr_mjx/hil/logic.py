@@ -20,6 +20,7 @@ if TYPE_CHECKING:
     from lafr_mjx.hil.profile import Profile
 
 _DOWN = (Mode.HOVER, Mode.GUARD, Mode.LAND, Mode.OFF, Mode.DISCONNECTED)
+_MOCAP_WRONG = frozenset({Fault.MOCAP_FROZEN, Fault.MOCAP_JUMP, Fault.MOCAP_LOST})
 _GROUND_M = 0.3  # a vehicle that stands is lower than this
 _RATE_SHARE = 0.9  # of the promised rate of a topic
 _SENSING_S = 0.015  # a fresh state may be that old when it comes
@@ -97,7 +98,7 @@ class Logic:
             )
             self._reference = wanted.position
             self._not_finite = wanted.not_finite
-            if np.isfinite(wanted.command).all():
+            if all(map(math.isfinite, wanted.command.tolist())):
                 command, self._clamped = bounded(wanted.command, self._last_command, profile)
                 # The baseline at its limits is no reason to leave it.
                 self._clamped = self._clamped and wanted.controller == "policy"
@@ -165,7 +166,7 @@ class Logic:
         known = (
             heard.mocap_position is not None
             and now - heard.mocap_receipt <= limits.mocap_stale_s
-            and not faults & {Fault.MOCAP_FROZEN, Fault.MOCAP_JUMP, Fault.MOCAP_LOST}
+            and not faults & _MOCAP_WRONG
         )
         height = None
         if known and heard.mocap_position is not None:

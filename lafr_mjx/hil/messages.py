@@ -12,6 +12,7 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 
 from rosbags.typesys import Stores, get_types_from_msg, get_typestore
 
+from lafr_mjx.hil import fast_messages
 from lafr_mjx.resources import data_folder
 
 if TYPE_CHECKING:
@@ -75,6 +76,11 @@ def message_class(name: str) -> Any:
     return store().types[_long(name)]
 
 
+@lru_cache(maxsize=1)
+def _fast_decoders() -> dict[str, fast_messages.Decoder]:
+    return fast_messages.decoders(message_class)
+
+
 def encode(name: str, message: Any) -> bytes:
     """Bytes of a message."""
     return bytes(store().serialize_ros1(message, _long(name)))
@@ -82,6 +88,9 @@ def encode(name: str, message: Any) -> bytes:
 
 def decode(name: str, data: bytes) -> Any:
     """Message of these bytes; raises `MalformedError` whatever is wrong with them."""
+    fast = _fast_decoders().get(name)
+    if fast is not None and (message := fast(data)) is not None:
+        return message
     try:
         return store().deserialize_ros1(data, _long(name))
     except Exception as error:  # random bytes make the reader raise almost anything

@@ -8,9 +8,10 @@ targets, so it can neither overshoot all of them nor turn negative.
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, NamedTuple
+from typing import TYPE_CHECKING, Any, NamedTuple
 
 from lafr_mjx.arrays import namespace
+from lafr_mjx.plain_numbers import namespace_or_plain
 
 if TYPE_CHECKING:
     from lafr_mjx.arrays import Array
@@ -26,7 +27,10 @@ _BOOLE = (7.0 / 90.0, 32.0 / 90.0, 12.0 / 90.0, 32.0 / 90.0, 7.0 / 90.0)
 
 
 class Clock(NamedTuple):
-    """State of the phase clock; all fields have the same (batch) shape."""
+    """State of the phase clock; all fields have the same (batch) shape.
+
+    They may also be Python floats, all of them: see `plain`.
+    """
 
     phase: Array  # s, of the path
     elapsed: Array  # s, since the start of the flight
@@ -51,15 +55,21 @@ def start(
     return Clock(phases, zero, 1.0 / scales, zero, scales, ramps, smoothings)
 
 
+def plain(clock: Clock) -> Clock:
+    """The same single clock in Python floats: many times faster to advance without JAX."""
+    fields: list[Any] = [float(field) for field in clock]
+    return Clock(*fields)
+
+
 def with_time_scale(clock: Clock, time_scale: Array | float) -> Clock:
     """The clock with a new target of the time scale, approached from now on."""
-    xp = namespace(*clock, time_scale)
+    xp = namespace_or_plain(*clock, time_scale)
     return clock._replace(time_scale=xp.asarray(time_scale) + xp.zeros_like(clock.phase))
 
 
 def advance(clock: Clock, dt: Array | float) -> Clock:
     """The clock `dt` seconds later (or earlier, but never before the start)."""
-    xp = namespace(*clock, dt)
+    xp = namespace_or_plain(*clock, dt)
     dt = xp.maximum(xp.asarray(dt), -clock.elapsed)
     elapsed = clock.elapsed + dt
     # T² x'' + 2 T x' + x = 1/α has the solution x = 1/α + (offset + slope t) exp(-t/T).
@@ -110,7 +120,7 @@ def shifted(clock: Clock, offset_s: Array | float) -> tuple[Array, Array, Array,
 
 def _ramp(elapsed: Array, ramp_s: Array) -> tuple[Array, Array, Array]:
     """Quintic smoothstep from 0 to 1 and its first two derivatives with respect to time."""
-    xp = namespace(elapsed, ramp_s)
+    xp = namespace_or_plain(elapsed, ramp_s)
     # Past its end, and everywhere if it has no duration, the ramp is 1.
     during = elapsed < ramp_s
     safe = xp.where(ramp_s > 0.0, ramp_s, xp.ones_like(ramp_s))
@@ -123,7 +133,7 @@ def _ramp(elapsed: Array, ramp_s: Array) -> tuple[Array, Array, Array]:
 
 def _ramp_integral(elapsed: Array, ramp_s: Array) -> Array:
     """∫ ramp from the start to `elapsed`."""
-    xp = namespace(elapsed, ramp_s)
+    xp = namespace_or_plain(elapsed, ramp_s)
     safe = xp.where(ramp_s > 0.0, ramp_s, xp.ones_like(ramp_s))
     x = xp.where(elapsed < ramp_s, elapsed / safe, xp.ones_like(elapsed))
     during = ramp_s * x * x * x * x * (2.5 + x * (x - 3.0))

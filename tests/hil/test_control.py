@@ -223,6 +223,9 @@ def test_bounded_commands_are_within_range_and_slew(command, last):
     assert np.all(sent >= limits.low - 1e-9) and np.all(sent <= limits.high + 1e-9)
     assert np.all(np.abs(sent - last) <= PROFILE.command.slew + 1e-9)
     assert changed == bool(np.any(np.abs(sent - command) > 1e-6))
+    within = np.clip(command, limits.low, limits.high)
+    slew = PROFILE.command.slew
+    assert np.array_equal(sent, np.clip(within, last - slew, last + slew))
 
 
 def test_what_a_learner_flies_is_turned_into_files():

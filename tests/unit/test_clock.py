@@ -154,3 +154,59 @@ def test_jax_face_in_a_compiled_batch_with_gradients():
     np.testing.assert_allclose(slope, difference, rtol=2e-3)
     with_no_ramp = jax.grad(lambda a: clocks.advance(clocks.start(a, 0.0), 1.0).phase)(0.5)
     assert with_no_ramp == pytest.approx(-4.0, rel=1e-5)
+
+
+def random_clocks(count):
+    """Clocks in the middle of flights, some without a ramp, some at their very start."""
+    rng = np.random.default_rng(7)
+    for k in range(count):
+        ramp_s = 0.0 if k % 3 == 0 else rng.uniform(0.1, 3.0)
+        clock = clocks.start(rng.uniform(0.2, 3.0), ramp_s, rng.uniform(0.1, 1.0))
+        for _ in range(k % 5):
+            clock = clocks.with_time_scale(clock, rng.uniform(0.2, 50.0))
+            clock = clocks.advance(clock, rng.uniform(0.0, 1.0))
+        yield clock, rng.uniform(-0.5, 0.5)
+
+
+def test_plain_numbers_give_the_same_bits():
+    for clock, offset in random_clocks(300):
+        plain = clocks.plain(clock)
+        assert all(type(field) is float for field in plain)
+        for moved in (
+            offset,
+            0.0,
+            -100.0,
+            -float(clock.elapsed),
+            float(clock.ramp_s - clock.elapsed),
+        ):
+            there = clocks.advance(plain, moved)
+            assert all(type(field) is float for field in there)
+            np.testing.assert_array_equal(there, clocks.advance(clock, moved))
+            # Among others, as in one array.
+            offsets = np.array([moved, 0.06, -0.03])
+            together = np.array(clocks.shifted(clock, offsets))[:, 0]
+            np.testing.assert_array_equal(clocks.shifted(plain, moved), together)
+        np.testing.assert_array_equal(clocks.rates(plain), clocks.rates(clock))
+        changed = clocks.with_time_scale(plain, 0.7)
+        assert all(type(field) is float for field in changed)
+        np.testing.assert_array_equal(changed, clocks.with_time_scale(clock, 0.7))
+
+
+def test_plain_numbers_agree_with_jax():
+    for clock, offset in random_clocks(20):
+        single = clocks.Clock(*(jnp.asarray(field, jnp.float32) for field in clock))
+        expected = clocks.shifted(single, jnp.float32(offset))
+        found = clocks.shifted(clocks.plain(clock), offset)
+        np.testing.assert_allclose(found, expected, rtol=2e-3, atol=2e-3)
+
+
+@pytest.mark.parametrize("field", ["phase", "elapsed", "tempo", "time_scale", "ramp_s"])
+def test_plain_numbers_pass_nan_on_like_arrays(field):
+    clock = clocks.advance(clocks.start(0.8), 0.4)._replace(**{field: np.asarray(np.nan)})
+    np.testing.assert_array_equal(
+        clocks.shifted(clocks.plain(clock), 0.02), clocks.shifted(clock, 0.02)
+    )
+    sound = clocks.start(0.8)
+    np.testing.assert_array_equal(
+        clocks.advance(clocks.plain(sound), float("nan")), clocks.advance(sound, np.nan)
+    )

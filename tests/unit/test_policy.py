@@ -13,12 +13,14 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from lafr_mjx import mlp, so3
+from lafr_mjx.arrays import clip
 from lafr_mjx.control.observation import (
     COMMAND_HOVER,
     HISTORY,
     PREVIEW_S,
     SIZE,
     observe,
+    observe_one,
 )
 from lafr_mjx.control.policy import Policy, act, create_policy
 from lafr_mjx.types import CommandLimits, Reference, Sensed, State
@@ -134,3 +136,39 @@ assert not [name for name in sys.modules if name.split(".")[0] in ("jax", "jaxli
 """
     done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=False)
     assert done.returncode == 0, done.stderr
+
+
+def test_one_observation_by_plain_numbers_has_the_same_bits():
+    rng = np.random.default_rng(5)
+    for k in range(300):
+        spread = 10.0 ** (k % 3 - 1)  # errors within the limit and beyond it
+        count = len(PREVIEW_S)
+        vectors = [spread * rng.normal(size=(count, 3)) for _ in range(5)]
+        position, velocity, acceleration, jerk, rates = vectors
+        rotations = so3.exp(rng.normal(size=(count, 3)))
+        references = Reference(
+            position, velocity, acceleration, jerk, rotations, rates, rng.normal(size=count)
+        )
+        rotation = np.asarray(so3.exp(rng.normal(size=3)))
+        state = rng.normal(size=3), rng.normal(size=3), rotation
+        history = COMMAND_HOVER + rng.normal(size=(HISTORY, 4))
+        if k % 7 == 0:  # as at the beginning of a flight
+            history = np.tile(COMMAND_HOVER, (HISTORY, 1))
+        if k % 11 == 0:
+            state[0][k % 3] = np.nan
+        expected = observe(*state, references, history).astype(np.float32)
+        found = observe_one(*state, references, history)
+        assert found.dtype == np.float32 and found.shape == (SIZE,)
+        np.testing.assert_array_equal(found, expected)
+
+
+@pytest.mark.parametrize("kind", [np.float32, np.float64])
+def test_clip_is_that_of_the_array_modules(kind):
+    rng = np.random.default_rng(6)
+    for _ in range(50):
+        values = (10.0 * rng.normal(size=(3, 4))).astype(kind)
+        values[0, 0], values[1, 1], values[2, 2] = np.nan, np.inf, -np.inf
+        for low, high in ((-1.0, 1.0), LIMITS, create_policy(rng, LIMITS, hidden=2).limits):
+            found, expected = clip(np, values, low, high), np.clip(values, low, high)
+            assert found.dtype == expected.dtype
+            np.testing.assert_array_equal(found, expected)

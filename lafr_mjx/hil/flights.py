@@ -77,9 +77,9 @@ def fly_fixed(
     """Recorded flights with a controller that learns nothing; the summary."""
     task = flights.task
     print(f"Flying {task.name} on {flights.where}; everything is kept in {folder.path}", flush=True)
-    session, began = flights.session(folder), time.monotonic()
+    began = time.monotonic()
     trouble: BaseException | None = None
-    with interruptible(session), view(session), keys(session):
+    with flights.session(folder) as session, interruptible(session), view(session), keys(session):
         try:
             take_off(session)
             for number in range(count):
@@ -123,10 +123,14 @@ def fly_adaptation(
     with LearnerProcess(setup, inner) as learner:
         # A vehicle is not switched on to wait for a compiler.
         wait_warm(learner, lambda text: print(text, flush=True))
-        session = flights.session(folder)
-        learner.watch_by(session)
-        with interruptible(session), view(session), keys(session):
+        with (
+            flights.session(folder) as session,
+            interruptible(session),
+            view(session),
+            keys(session),
+        ):
             try:
+                learner.watch_by(session)
                 take_off(session)
                 arm(faults, learner, session.clock)
                 adaptation = Adaptation(

@@ -6,10 +6,9 @@ import subprocess
 import sys
 import threading
 import time
-from pathlib import Path
 
 import pytest
-from waiting import wait_for
+from waiting import has_ended, wait_for
 
 from lafr_mjx.errors import InputError, RunError
 from lafr_mjx.hil.commands.compare import compared
@@ -127,15 +126,10 @@ def test_no_learner_is_left_behind(tmp_path):
     )
     learner = int(operator.stdout.readline())
     time.sleep(5.0)
-
-    def gone():
-        status = Path(f"/proc/{learner}/stat")
-        return not status.exists() or status.read_text().split()[2] == "Z"
-
-    assert not gone()
+    assert not has_ended(learner)
     operator.kill()
     operator.wait()
-    wait_for(gone, 15.0, "the learner's end")
+    wait_for(lambda: has_ended(learner), 15.0, "the learner's end")
 
 
 def test_a_flight_cannot_be_resumed():

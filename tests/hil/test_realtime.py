@@ -15,7 +15,7 @@ import time
 import numpy as np
 import pytest
 from realtime_rig import PACE, PATIENT, PROFILE, TASK, leg
-from waiting import wait_for
+from waiting import has_ended, wait_for
 
 from lafr_mjx.errors import RunError
 from lafr_mjx.hil.bags import flights, read_records
@@ -173,15 +173,8 @@ def test_operators_process_killed(tmp_path):
     parent.kill()
     parent.wait()
 
-    def ended():
-        try:
-            with open(f"/proc/{control}/stat") as file:
-                return file.read().split()[2] == "Z"
-        except FileNotFoundError:
-            return True
-
     try:
-        wait_for(ended, 25.0, "the end of the control process")
+        wait_for(lambda: has_ended(control), 25.0, "the end of the control process")
         log = (tmp_path / "drone.txt").read_text()
         assert "CRASHED" not in log
         assert log.strip().splitlines()[-1].endswith("idle, disarmed"), log

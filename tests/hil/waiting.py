@@ -3,6 +3,15 @@ import time
 import pytest
 
 
+def has_ended(pid):
+    """Whether a process that need not be our own child has ended."""
+    try:
+        with open(f"/proc/{pid}/stat") as file:
+            return file.read().split()[2] == "Z"
+    except FileNotFoundError:
+        return True
+
+
 def wait_for(condition, seconds=5.0, what="it"):
     """Wait until a condition holds; say what did not happen."""
     end = time.monotonic() + seconds

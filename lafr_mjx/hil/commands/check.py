@@ -16,7 +16,7 @@ from typing import TYPE_CHECKING, Any
 
 from lafr_mjx.errors import InputError, RunError
 from lafr_mjx.interruption import orderly
-from lafr_mjx.output import check_writable, write_json
+from lafr_mjx.output import check_writable, counted, write_json
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
@@ -94,7 +94,8 @@ class Check:
             f"{figures['rate_hz']:.2f} commands a second; between two p99.9 "
             f"{figures['gap_p999_ms']:.1f} ms, most {figures['gap_max_ms']:.1f} ms; memory of the "
             f"control process {figures['memory_start_mb']:.1f} to {figures['memory_end_mb']:.1f} "
-            f"MB; broken off {figures['broken_off']} times"
+            f"MB; broken off {counted(figures['broken_off'], 'time')}"
+            + "".join(f"; {text}" for text in dict.fromkeys(figures["faults"]))
         )
         if figures["stolen_s"] > 0.0:
             print(
@@ -155,6 +156,7 @@ class Check:
                     session.clock.sleep(0.2)  # until it has told
                     before = (session.status["missed"], session.status["ticks"])
                     start, flights, broken, taken = clock.now(), 0, 0, stolen_s()
+                    told = len(session.events)
                     while (left := self.seconds - (clock.now() - start)) > 0.0:
                         seconds = min(max(left, 1.0), 30.0)
                         leg = Leg(flights, task.path, 1.0, task.ramp_s, seconds, policy,
@@ -172,6 +174,7 @@ class Check:
                     elapsed, taken = clock.now() - start, stolen_s() - taken
                     sent, in_a_row = session.status["sent"], session.status["missed_in_a_row"]
                     memory_end = memory_mb(control)
+                    faults = [w for _, w in session.events[told:] if w.startswith("fault ")]
                     output, _ = bare.communicate(timeout=30.0)
             land(session)
         with np.load(folder / "timing.npz") as file:
@@ -192,6 +195,7 @@ class Check:
             "gap_p999_ms": float(np.percentile(gaps, 99.9)),
             "gap_max_ms": float(gaps.max()),
             "broken_off": broken,
+            "faults": faults,
             "stolen_s": taken,
             "patient": self.patient,
             "stood_still_s": session.stood_still_s,

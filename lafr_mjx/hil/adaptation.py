@@ -169,4 +169,4 @@ class Adaptation:
         while session.mode != "off" and session.clock.now() < end:
             session.check_alive()
             session.clock.sleep(0.05)
-        raise RunError(f"{why}; the vehicle is {session.mode}")
+        raise RunError(why)

@@ -24,7 +24,7 @@ _LENGTH = struct.Struct("<I")
 _TELEMETRY = struct.Struct("<??idd")  # what is between the bridge's name and the reference
 _VOLTAGE = struct.Struct("<d")
 _FRAME = b"world"
-_COMMAND = struct.Struct(f"<IiII{len(_FRAME)}sd?8d")
+_COMMAND = struct.Struct(f"<IIII{len(_FRAME)}sd?8d")
 _MOST_MOTORS = 32
 
 
@@ -59,7 +59,7 @@ def command_bytes(sequence: int, seconds: float, command: tuple[float, ...]) -> 
     thrust, roll, pitch, yaw = command
     whole, rest = divmod(round(seconds * 1e9), 1_000_000_000)
     return _COMMAND.pack(
-        sequence & 0xFFFFFFFF, whole, rest, len(_FRAME), _FRAME, seconds, False,
+        sequence & 0xFFFFFFFF, whole & 0xFFFFFFFF, rest, len(_FRAME), _FRAME, seconds, False,
         thrust, roll, pitch, yaw, 0.0, 0.0, 0.0, 0.0,
     )  # fmt: skip
 

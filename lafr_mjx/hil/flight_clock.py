@@ -4,8 +4,8 @@ A machine that takes the processor away for tens of milliseconds breaks off ever
 time, as it must. In slow motion all that flies, the software drone and whoever commands it, runs by
 a clock that goes so many times slower: the processes, the wire and the safety machine are the same,
 and a stall counts for so many times less. A patient clock stands still while the machine does
-(`patient_time.py`): a stall counts for next to nothing, whatever its length. Neither tells anything
-about how punctual a machine is.
+(`patient_time.py`): of a stall of up to 2 s next to nothing counts. Neither tells anything about
+how punctual a machine is.
 
 Both ends of the wire count from the start of the machine they share, so they agree.
 """

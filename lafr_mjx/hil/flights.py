@@ -195,14 +195,16 @@ def _finish(
         f"{len(records)} of {counted(wanted, 'flight')}, {counted(len(hil['trips']), 'trip')}, "
         f"{hil['missed_deadlines']} missed deadlines; recorded in {session.folder}"
     )
+    if session.stood_still_s is not None:
+        print(f"Time stood still with the machine for {session.stood_still_s:.1f} s in all.")
     late = any(text.startswith("fault DEADLINE") for text in hil["trips"])
     bridge = flights.master is not None and is_bridge(flights.master)
     if late and flights.profile.simulated and not bridge:
         print(f"The machine was late: {_remedy(flights)}.")
     end = "" if session.down else f"; {_NOT_DOWN}"
-    if isinstance(trouble, KeyboardInterrupt):
+    if trouble is not None and not end:
         flew = any("→ takeoff" in text for _, text in session.events)
-        end = end or ("; the vehicle was landed" if flew else "; nothing had taken off")
+        end = "; the vehicle was landed" if flew else "; nothing had taken off"
     if trouble is None and not end:
         return summary
     if trouble is None or isinstance(trouble, InputError | RunError | OSError | KeyboardInterrupt):

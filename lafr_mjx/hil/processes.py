@@ -3,12 +3,13 @@
 from __future__ import annotations
 
 import contextlib
+import os
 import time
 from typing import TYPE_CHECKING
 
 from lafr_mjx.errors import RunError
 from lafr_mjx.hil import child_process
-from lafr_mjx.hil.patient_time import place
+from lafr_mjx.hil.time_keeper import place
 
 if TYPE_CHECKING:
     import subprocess
@@ -46,11 +47,10 @@ class Processes:
     def start_time(self) -> Path:
         """Start the keeper of a patient time; the file that it writes to."""
         file = self._things.enter_context(place())
-        self.start("time", ["-m", "lafr_mjx.hil.patient_time", str(file)])
+        self.start("time", ["-m", "lafr_mjx.hil.time_keeper", str(file), str(os.getpid())])
         end = time.monotonic() + _STARTS_S
         while not file.exists():
             if time.monotonic() > end or not self.running("time"):
-                self.end()
                 raise RunError(f"the patient time did not begin: {self._last_words('time')}")
             time.sleep(0.01)
         return file

@@ -97,19 +97,19 @@ class Session(Closing):
         self.stage = ""  # what the learner does, for the view
         self._master = None
         self.processes = Processes(folder)
-        file = self.processes.start_time() if patient else None
-        self.clock = flight_clock(slow, file)
-        pace = ["--slow", str(slow)] + (["--patient", str(file)] if file else [])
         self._lock = threading.Lock()
         self._closing = self._closed = False
         self.words: list[Word] = []  # all of the operator's
         self.prompting: Callable[[], AbstractContextManager[Any]] = contextlib.nullcontext
-        self._legs = RecordedLegs(folder / "flight.spool", self.clock)
-        self._started = self.clock.now()
         self.last_said = time.monotonic()  # when the control process did
         self._log = folder / "events.txt"
         self._log.touch()
         try:
+            file = self.processes.start_time() if patient else None
+            self.clock = flight_clock(slow, file)
+            pace = ["--slow", str(slow)] + (["--patient", str(file)] if file else [])
+            self._started = self.clock.now()
+            self._legs = RecordedLegs(folder / "flight.spool", self.clock)
             if master is None:
                 self._master = Master(host)
                 master = self._master.uri
@@ -380,7 +380,7 @@ class Session(Closing):
             log.write(f"{at:9.3f} s  {text}\n")
 
     def _end_processes(self) -> None:
-        source = self.clock.source
+        source = self.clock.source if hasattr(self, "clock") else None
         if isinstance(source, PatientTime) and self.stood_still_s is None:
             self.stood_still_s = source.stood_still_s
         self.processes.end()

@@ -34,6 +34,8 @@ class BagFile(Closing):
         self.path = path
         if not path.exists():
             raise InputError(f"{path}: there is no such bag")
+        if path.suffix == ".bag" and path.is_dir():
+            raise InputError(f"{path}: is a folder, not a bag")
         try:
             from rosbags.highlevel import AnyReader
             from rosbags.typesys import Stores, get_typestore

@@ -82,7 +82,7 @@ def test_a_short_adaptation_and_what_it_leaves(tmp_path, capsys):
 
 
 def test_a_killed_learner_the_drone_laps_on_hovers_lands(tmp_path, capsys):
-    with pytest.raises(RunError, match=r"learner's process has ended with status -9.*off"):
+    with pytest.raises(RunError, match=r"learner's process has ended with status -9.*landed"):
         adapt(tmp_path, 5, ["learner-kill@16"], learner_s=6.0)
     told = events(tmp_path)
     moments = {

@@ -17,9 +17,17 @@ from waiting import wait_for
 from lafr_mjx.errors import InputError
 from lafr_mjx.hil.flight_clock import FlightClock, check_pace, flight_clock
 from lafr_mjx.hil.operator import land, take_off
-from lafr_mjx.hil.patient_time import ALLOWED_S, BEAT_S, DEAD_S, Beats, PatientTime, place
+from lafr_mjx.hil.patient_time import (
+    ALLOWED_S,
+    BEAT_S,
+    LEAST_PACE,
+    MOST_STILL_S,
+    Beats,
+    PatientTime,
+)
 from lafr_mjx.hil.profile import load_profile
 from lafr_mjx.hil.session import Session
+from lafr_mjx.hil.time_keeper import place
 
 BEATS = st.lists(st.tuples(st.integers(0, 2), st.floats(1e-5, 0.5)), min_size=1, max_size=60)
 
@@ -35,8 +43,8 @@ def test_it_runs_only_while_all_cores_beat(beats):
         half = before.at(begin + 0.5 * pause)
         assert before.at(begin) <= half <= before.at(moment) <= before.at(begin) + pause + 1e-9
         silent = min(last.values()) + ALLOWED_S  # from here on nothing counts
-        counts = max(0.0, min(moment, silent) - begin) + max(0.0, pause - DEAD_S)
-        assert before.at(moment) <= before.at(begin) + counts + 1e-9
+        counts = max(0.0, min(moment, silent) - begin)
+        assert before.at(moment) <= before.at(begin) + max(counts, LEAST_PACE * pause) + 1e-9
         last[core] = moment
         stretch = keeper.beat(core, moment)
         assert stretch.at(moment) == pytest.approx(before.at(moment)), "it never jumps"
@@ -62,6 +70,29 @@ def test_it_runs_no_faster_than_the_slowest_core_is_served_and_never_sticks(stal
     assert 0.3 * served <= time <= served + ALLOWED_S + lag
 
 
+@pytest.mark.parametrize(
+    ("cores", "period"), [(1, 0.01), (2, 0.01), (8, 0.003), (8, 0.1), (64, 0.05)]
+)
+def test_beats_that_are_always_late_slow_it_down_but_do_not_stop_it(cores, period):
+    """A machine with coarse timers, or one that has no time for beats."""
+    keeper = Beats(list(range(cores)), 0.0)
+    for k in range(1, round(20.0 / period)):
+        for core in range(cores):
+            keeper.beat(core, period * (k + core / cores))
+    assert keeper.stretch.at(20.0) >= LEAST_PACE * (20.0 - MOST_STILL_S) - 0.1
+
+
+def test_a_core_that_beats_no_more_does_not_stop_it():
+    keeper = Beats([0, 1], 0.0)
+    for k in range(1, 10_001):
+        keeper.beat(0, 0.001 * k)
+        if k <= 1000:
+            keeper.beat(1, 0.001 * k)
+        if k == 2900:
+            assert keeper.stretch.at(2.9) == pytest.approx(1.0, abs=2 * ALLOWED_S)
+    assert keeper.stretch.at(10.0) >= 1.0 + LEAST_PACE * (9.0 - MOST_STILL_S)
+
+
 def test_of_a_stall_next_to_nothing_counts_whatever_its_length():
     beats = Beats([0, 1], 0.0)
     for k in range(1, 21):
@@ -85,7 +116,9 @@ def test_of_a_stall_next_to_nothing_counts_whatever_its_length():
 @pytest.fixture
 def keeper():
     with place() as file:
-        process = subprocess.Popen([sys.executable, "-m", "lafr_mjx.hil.patient_time", str(file)])
+        process = subprocess.Popen(
+            [sys.executable, "-m", "lafr_mjx.hil.time_keeper", str(file), str(os.getpid())]
+        )
         try:
             wait_for(file.exists, 20.0, "the keeper")
             yield process, file
@@ -119,12 +152,38 @@ def test_nobody_waits_for_ever_for_a_dead_keeper(keeper):
     process.wait()
     real = time.monotonic()
     clock.sleep(0.2)
-    assert DEAD_S <= time.monotonic() - real < DEAD_S + 1.0
+    took = time.monotonic() - real
+    assert MOST_STILL_S - 0.1 <= took < MOST_STILL_S + 0.2 / LEAST_PACE + 1.0
+
+
+def test_it_never_runs_backwards(keeper):
+    now, latest = PatientTime(keeper[1]), 0.0
+    end = time.monotonic() + 2.0
+    while time.monotonic() < end:
+        moment = now()
+        assert moment >= latest
+        latest = moment
+
+
+def test_no_keeper_outlives_who_started_it_by_long(tmp_path):
+    """Even if that has gone before the keeper has begun: it knows whom to look for."""
+    from lafr_mjx.hil import time_keeper
+
+    with place() as file:
+        code = "import sys; from lafr_mjx.hil import time_keeper as k; k._ORPHAN_S = 0.5; k.main()"
+        gone = subprocess.Popen([sys.executable, "-c", ""])
+        gone.wait()
+        keeper = subprocess.Popen([sys.executable, "-c", code, str(file), str(gone.pid)])
+        assert keeper.wait(20.0) == 0
+        assert not file.parent.exists(), "and leaves nothing"
+    assert time_keeper._ORPHAN_S >= 60.0, "a software drone stays so long for a landing"
 
 
 def test_it_ends_with_a_signal_and_leaves_nothing(tmp_path):
     with place() as file:
-        process = subprocess.Popen([sys.executable, "-m", "lafr_mjx.hil.patient_time", str(file)])
+        process = subprocess.Popen(
+            [sys.executable, "-m", "lafr_mjx.hil.time_keeper", str(file), str(os.getpid())]
+        )
         wait_for(file.exists, 20.0, "the keeper")
         process.terminate()
         assert process.wait(10.0) == 0
@@ -172,6 +231,7 @@ def test_only_the_software_drone_waits_for_a_machine(tmp_path):
         check_pace(1.0, True, bridge=True)
     with pytest.raises(InputError, match=r"--patient .*nothing: cannot be read"):
         flight_clock(1.0, tmp_path / "nothing")
-    (tmp_path / "empty").touch()
-    with pytest.raises(InputError, match="cannot be read"):
-        flight_clock(1.0, tmp_path / "empty")
+    for name, content in (("empty", b""), ("zeros", bytes(200)), ("noise", os.urandom(200))):
+        (tmp_path / name).write_bytes(content)
+        with pytest.raises(InputError, match="cannot be read"):
+            flight_clock(1.0, tmp_path / name)

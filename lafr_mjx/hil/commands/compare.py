@@ -197,6 +197,10 @@ def _lines(figures: dict[str, Any]) -> list[str]:
         f"{flown['crashes']} crashes, {counted(len(flown['trips']), 'trip')}, "
         f"{counted(flown['missed_deadlines'], 'missed deadline')}, "
         + ("in real time" if slow == 1.0 else f"in slow motion (a second took {slow:g} s)")
-        + ("." if still is None else f", which stood still with the machine for {still:.1f} s.")
+        + (
+            "."
+            if still is None
+            else f" but for {still:.1f} s that time stood still with the machine."
+        )
     )
     return lines

@@ -44,6 +44,7 @@ class SimDrone:
 
     def run(self) -> None:
         """Serve until stopped."""
+        parent = os.getppid()  # before what takes long: it may be gone by then
         # One thread for XLA: the vehicle's steps are small, and the other core is the client's.
         flags = os.environ.get("XLA_FLAGS", "")
         os.environ["XLA_FLAGS"] = f"{flags} --xla_cpu_multi_thread_eigen=false".strip()
@@ -94,4 +95,4 @@ class SimDrone:
             sensing_delay_s=1e-3 * settings.sensing_delay_ms,
             injector=Injector(faults),
         )
-        serve(drone, profile.quad, self.master, self.host, self.seconds, clock)
+        serve(drone, profile.quad, self.master, self.host, self.seconds, clock, parent)

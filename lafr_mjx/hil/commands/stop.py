@@ -35,9 +35,11 @@ class Stop:
         from lafr_mjx.hil.profile import load_profile
         from lafr_mjx.hil.realtime import keep_in_memory, prefer
         from lafr_mjx.hil.stop import EmergencyStop, watch
+        from lafr_mjx.hil.transport import is_bridge
 
         profile = load_profile(self.vehicle)
-        check_pace(self.slow, self.patient is not None, simulated=profile.simulated)
+        patient, bridge = self.patient is not None, is_bridge(self.master)
+        check_pace(self.slow, patient, simulated=profile.simulated, bridge=bridge)
         clock = flight_clock(self.slow, self.patient)
         prefer(20)
         keep_in_memory()

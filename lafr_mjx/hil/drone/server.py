@@ -27,6 +27,7 @@ if TYPE_CHECKING:
 _CALLS = ("start", "land", "off", "force_hover", "trigger_guard")
 _BATTERY_CYCLES = 10
 _ORPHAN_S = 60.0  # a drone whose starter has gone stays so long: it may still have to be landed
+_LOOKS_S = 0.2  # so often whether to stop is looked at, however slow its time goes
 _EARLY_S = 0.0002  # so much a cycle may begin before its time
 _MOST_BEHIND = 50  # cycles; after a longer stall the vehicle does not catch up
 
@@ -41,8 +42,10 @@ class Server:
         master: str,
         host: str = "127.0.0.1",
         clock: FlightClock = REAL_TIME,
+        parent: int = 0,
     ) -> None:
         self.drone = drone
+        self._parent = parent or os.getppid()
         self._world = clock  # real, or one that all processes of a flight share
         self.late_cycles = 0
         self._quad = quad
@@ -112,12 +115,12 @@ class Server:
         serving = asyncio.ensure_future(self._node.serve())
         self._start = self._world.now()
         self._epoch = time.time() - time.monotonic()
-        cycle, parent, orphan_since = 0, os.getppid(), None
+        cycle, orphan_since = 0, None
         while not stop.is_set() and self._now() < seconds and not serving.done():
             cycle += 1
             wait = cycle * CYCLE_S - self._now()
             if wait > 0.0:
-                await self._until(cycle * CYCLE_S)
+                await self._until(cycle * CYCLE_S, stop)
             elif -wait > _MOST_BEHIND * CYCLE_S:
                 self._start -= wait  # the world stood still with us
             else:
@@ -128,7 +131,7 @@ class Server:
             self._node.leave(self._topic("feedthrough_command"), gone)
             self._publish(cycle, report)
             self._tell(cycle * CYCLE_S)
-            if os.getppid() != parent:
+            if os.getppid() != self._parent:
                 orphan_since = time.monotonic() if orphan_since is None else orphan_since
                 if time.monotonic() - orphan_since > self._world.real_s(_ORPHAN_S):
                     break
@@ -136,10 +139,10 @@ class Server:
         with contextlib.suppress(asyncio.CancelledError, Exception):
             await serving
 
-    async def _until(self, moment: float) -> None:
+    async def _until(self, moment: float, stop: asyncio.Event) -> None:
         """Serve the wire until the vehicle's time has come, which may stand still meanwhile."""
-        while (wait := moment - self._now()) > _EARLY_S:
-            await asyncio.sleep(self._world.real_s(wait))
+        while (wait := moment - self._now()) > _EARLY_S and not stop.is_set():
+            await asyncio.sleep(min(self._world.real_s(wait), _LOOKS_S))
 
     def _tell(self, now: float) -> None:
         pilot = self.drone.pilot
@@ -239,10 +242,26 @@ def _battery(report: Report, stamp: float) -> Any:
 
 
 def serve(
-    drone: Drone, quad: str, master: str, host: str, seconds: float, clock: FlightClock = REAL_TIME
+    drone: Drone,
+    quad: str,
+    master: str,
+    host: str,
+    seconds: float,
+    clock: FlightClock = REAL_TIME,
+    parent: int = 0,
 ) -> None:
-    """Run by this clock; returns how many cycles were late through standard error."""
-    server = Server(drone, quad, master, host, clock)
+    """Run by this clock; returns how many cycles were late through standard error.
+
+    Args:
+        drone: the vehicle.
+        quad: its name in the topics.
+        master: address of the ROS master.
+        host: address to listen at.
+        seconds: for so long, by the clock.
+        clock: of the flight.
+        parent: who started it, if known; it does not outlive that process by long.
+    """
+    server = Server(drone, quad, master, host, clock, parent)
     # A vehicle does not stop because somebody compiles; a cycle takes a tenth of its time.
     with contextlib.suppress(OSError):
         for thread in os.listdir("/proc/self/task"):

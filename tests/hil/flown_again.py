@@ -38,9 +38,10 @@ _REPEATS = max(1, int(os.environ.get("LAFR_HIL_REALTIME_REPEATS", "1")))
 AGAIN_S = 300.0 * _REPEATS
 """Time for repeating, of a whole run."""
 
-ENOUGH_S = 1140.0 * _REPEATS
-"""After so long the machine is hopeless: what is left is skipped. All of it takes less where
-nothing is repeated, and must not take more than 20 minutes (of a soak: each round of it)."""
+ENOUGH_S = 2400.0 * _REPEATS
+"""After so long the machine is hopeless: what is left is skipped, which fails the run if it is
+more than a few. It should take 20 minutes, and took 25 beside something else that used all cores
+(of a soak: each round of it)."""
 
 MOST_SKIPPED = 0.1
 """Share of the tests in real time that may have shown nothing."""

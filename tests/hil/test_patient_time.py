@@ -15,6 +15,7 @@ from realtime_rig import PROFILE, leg
 from waiting import wait_for
 
 from lafr_mjx.errors import InputError
+from lafr_mjx.hil.drone.world_clock import WorldClock
 from lafr_mjx.hil.flight_clock import FlightClock, check_pace, flight_clock
 from lafr_mjx.hil.operator import land, take_off
 from lafr_mjx.hil.patient_time import (
@@ -23,7 +24,9 @@ from lafr_mjx.hil.patient_time import (
     LEAST_PACE,
     MOST_STILL_S,
     Beats,
+    PatientPage,
     PatientTime,
+    Stretch,
 )
 from lafr_mjx.hil.profile import load_profile
 from lafr_mjx.hil.session import Session
@@ -111,6 +114,21 @@ def test_of_a_stall_next_to_nothing_counts_whatever_its_length():
             stretch = beats.beat(core, 0.7 + 0.001 * k)
     # What had counted of the stall is given back.
     assert stretch.at(0.71) == pytest.approx(0.03 + BEAT_S, abs=0.001)
+
+
+SECONDS = st.floats(-5.0, 5.0)
+
+
+@given(st.lists(st.tuples(SECONDS, SECONDS, SECONDS, SECONDS, SECONDS), min_size=1, max_size=4))
+def test_the_drone_reads_the_same_time_by_code_of_its_own(tmp_path_factory, stretches):
+    """Whatever a keeper writes; the real moment passes between two looks, so one on each side."""
+    file = tmp_path_factory.mktemp("time") / "time"
+    page = PatientPage(file)
+    for numbers in stretches:
+        page.write(Stretch(*(time.monotonic() + number for number in numbers)))
+        ours, drones = PatientTime(file), WorldClock(2.0, file)
+        before, theirs, after = ours(), 2.0 * drones.now(), ours()
+        assert before - 1e-9 <= theirs <= after + 1e-9
 
 
 @pytest.fixture
@@ -235,3 +253,5 @@ def test_only_the_software_drone_waits_for_a_machine(tmp_path):
         (tmp_path / name).write_bytes(content)
         with pytest.raises(InputError, match="cannot be read"):
             flight_clock(1.0, tmp_path / name)
+        with pytest.raises(InputError, match="cannot be read"):
+            WorldClock(1.0, tmp_path / name)

@@ -50,7 +50,8 @@ class SimDrone:
         os.environ["XLA_FLAGS"] = f"{flags} --xla_cpu_multi_thread_eigen=false".strip()
         from lafr_mjx.hil.drone.injected import Injector, parse
         from lafr_mjx.hil.drone.pilot import Settings
-        from lafr_mjx.hil.flight_clock import check_pace, flight_clock
+        from lafr_mjx.hil.drone.world_clock import WorldClock
+        from lafr_mjx.hil.flight_clock import check_pace
         from lafr_mjx.hil.node import check_master
         from lafr_mjx.hil.profile import check_vehicle, load_profile
         from lafr_mjx.hil.transport import check_reachable
@@ -64,7 +65,7 @@ class SimDrone:
         if not 0 <= self.seed < 2**31:
             raise InputError(f"--seed {self.seed}: must be from 0 to {2**31 - 1}")
         check_pace(self.slow)
-        clock = flight_clock(self.slow, self.patient)
+        clock = WorldClock(self.slow, self.patient)
         faults = [parse(text) for text in self.fault]
         profile = load_profile(self.vehicle)
         vehicle = load_vehicle(profile.vehicle)

@@ -17,12 +17,11 @@ from lafr_mjx.hil import messages as m
 from lafr_mjx.hil.drone.injected import parse
 from lafr_mjx.hil.drone.pilot import CYCLE_S
 from lafr_mjx.hil.drone.wire import DroneNode
-from lafr_mjx.hil.flight_clock import REAL_TIME
 
 if TYPE_CHECKING:
     from lafr_mjx.hil.drone.pilot import Estimate
     from lafr_mjx.hil.drone.vehicle import Drone, Report
-    from lafr_mjx.hil.flight_clock import FlightClock
+    from lafr_mjx.hil.drone.world_clock import WorldClock
 
 _CALLS = ("start", "land", "off", "force_hover", "trigger_guard")
 _BATTERY_CYCLES = 10
@@ -40,17 +39,17 @@ class Server:
         drone: Drone,
         quad: str,
         master: str,
-        host: str = "127.0.0.1",
-        clock: FlightClock = REAL_TIME,
+        host: str,
+        clock: WorldClock,
         parent: int = 0,
     ) -> None:
         self.drone = drone
         self._parent = parent or os.getppid()
-        self._world = clock  # real, or one that all processes of a flight share
+        self._world = clock
         self.late_cycles = 0
         self._quad = quad
         self._node = DroneNode(f"/{quad}/pilot", master, host)
-        self._start = clock.now()
+        self._start = self._world.now()
         # The vehicle's clock: wall time at the start, steady from then on.
         self._epoch = time.time() - time.monotonic()
         self._sequence = 0
@@ -247,7 +246,7 @@ def serve(
     master: str,
     host: str,
     seconds: float,
-    clock: FlightClock = REAL_TIME,
+    clock: WorldClock,
     parent: int = 0,
 ) -> None:
     """Run by this clock; returns how many cycles were late through standard error.
@@ -258,7 +257,7 @@ def serve(
         master: address of the ROS master.
         host: address to listen at.
         seconds: for so long, by the clock.
-        clock: of the flight.
+        clock: of its world.
         parent: who started it, if known; it does not outlive that process by long.
     """
     server = Server(drone, quad, master, host, clock, parent)

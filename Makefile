@@ -62,11 +62,11 @@ test: $(STAMPS)/dev
 	$(BIN)/python -m pytest -n 2 --dist loadfile
 
 # What needs no real time: wire, messages, the state machine, flights on a simulated clock with
-# every fault, and a real ROS master.
-HIL_QUICK := $(addprefix tests/hil/test_, messages.py fast_messages.py profile.py safety.py faults.py clocks.py \
+# every fault, a real ROS master, and whole flights by a patient clock.
+HIL_QUICK := $(addprefix tests/hil/test_, messages.py fast_messages.py spent_time.py profile.py safety.py faults.py clocks.py \
 	wire.py recording.py real_ros.py control.py pilot.py flights.py fault_flights.py guard.py \
 	bad_input.py adaptation_on_paper.py flown_again.py bridge.py slow_motion.py learner_process.py \
-	child_process.py check.py keyboard.py patient_time.py)
+	child_process.py check.py keyboard.py patient_time.py adaptation.py whole_flights.py)
 test-hil-quick: $(STAMPS)/dev
 	$(BIN)/python -m pytest -p no:xdist $(HIL_QUICK)
 

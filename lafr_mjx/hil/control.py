@@ -27,7 +27,6 @@ from lafr_mjx.hil.bags import TICK, TICK_TOPIC
 from lafr_mjx.hil.console import Console
 from lafr_mjx.hil.flight_clock import check_pace, flight_clock
 from lafr_mjx.hil.leg_loader import LegLoader
-from lafr_mjx.hil.legs import Leg
 from lafr_mjx.hil.link import Link, RosLink
 from lafr_mjx.hil.logic import Around, Decision, Logic
 from lafr_mjx.hil.pacer import Pacer
@@ -40,7 +39,9 @@ from lafr_mjx.hil.realtime import (
     stolen_s,
 )
 from lafr_mjx.hil.safety import Mode, Word
+from lafr_mjx.hil.spent_time import SpentTime
 from lafr_mjx.hil.spool import Record, SpoolWriter
+from lafr_mjx.hil.warm_up import warm_up
 
 if TYPE_CHECKING:
     from lafr_mjx.hil.link import Heard
@@ -76,19 +77,20 @@ class Control:
         self._rates: dict[str, float] = {}
         self._told = ""
         self._stolen = stolen_s()
+        self._spent = SpentTime()
         self.errors = 0
 
     def run(self) -> None:
         """Until the flight is over and the operator leaves."""
         for number in (signal.SIGINT, signal.SIGTERM):
             signal.signal(number, self._on_signal)
-        # Whatever is compiled or loaded at its first use must be so before the first flight.
-        _warm(self.logic)
+        warm_up(self.logic.profile)
         freeze_garbage()
         self.pacer = self._new_pacer()
         late = 0
         while not (self._quit and self.logic.over):
             now = self.pacer.wait(self.link.arrival, self._prepare)
+            self._spent.end("wait for the state")
             try:
                 late = self._tick(now, late)
             except Exception:  # whatever is wrong, the vehicle must not be left to it
@@ -122,25 +124,32 @@ class Control:
         for call in decision.calls:
             self.link.call(call)
         late = self.pacer.finish()
-        # From here on nobody waits for us.
-        self._record(now, heard, decision, sent)
-        self._listen()
-        self._leg()
+        self._spent.end("decide and send")
         if late:
             self._explain(late)
+        # From here on nobody waits for us.
+        self._spent.begin()
+        self._record(now, heard, decision, sent)
+        self._spent.end("record")
+        self._listen()
+        self._leg()
+        self._spent.end("listen")
         if self.pacer.ticks % _RATE_TICKS == 0:
             self._measure(now)
             self._stolen = stolen_s()
             gc.collect(0)
         if self.pacer.ticks % _STATUS_TICKS == 0 or self.logic.events:
             self._report(now, heard, decision)
+        self._spent.end("report")
         return late
 
     def _prepare(self) -> None:
+        self._spent.end("wait for the time")
         try:
             self.logic.prepare()
         except Exception:
             self._on_error()
+        self._spent.end("prepare")
 
     def _explain(self, late: int) -> None:
         """Who was it: a machine that takes the processor away cannot be told to wait."""
@@ -148,7 +157,7 @@ class Control:
         self._stolen += taken
         self.logic.events.append(
             f"late by {late} period{'s' if late > 1 else ''}; the machine below took "
-            f"{1e3 * taken:.0f} ms away just before"
+            f"{1e3 * taken:.0f} ms away just before; spent: {self._spent.told()}"
         )
 
     # ------------------------------------------------------------- who may stop us
@@ -341,27 +350,6 @@ class Control:
 
 def _array(values: Any) -> np.ndarray:
     return np.ascontiguousarray(values, float).reshape(-1)
-
-
-def _warm(logic: Logic) -> None:
-    """Fly a few ticks on paper, so that nothing is slow at the first real one."""
-    from lafr_mjx.control.policy import create_policy
-    from lafr_mjx.hil.flyer import Flyer
-    from lafr_mjx.reference.splines import from_waypoints
-    from lafr_mjx.types import State
-
-    path = from_waypoints([[0.0, 0.0, 1.5], [1.0, 0.0, 1.5]], 2.0, periodic=False)
-    policy = create_policy(np.random.default_rng(0), logic.profile.command.limits)
-    state = State(np.array([0.0, 0.0, 1.5]), np.zeros(3), np.eye(3), np.zeros(3))
-    flyer = Flyer(logic.profile)
-    flyer.begin(0.0, np.asarray(state.position))
-    flyer.offer(Leg(0, path, 1.0, 0.0, 1.0, policy, np.zeros(4), 0, False))
-    for k in range(200):
-        wanted = flyer.tick(0.02 * k, state, 0.02 * k, slow=False, baseline=k % 50 == 0)
-        flyer.sent(wanted.command)
-    for kind in m.AGIROS_DIGESTS:
-        m.message_type(kind)
-    m.message_class(TICK)
 
 
 def main() -> None:

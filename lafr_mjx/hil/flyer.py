@@ -17,7 +17,6 @@ from lafr_mjx.control.geometric import geometric_controller
 from lafr_mjx.control.observation import HISTORY, PREVIEW_S, SIZE, observe_one
 from lafr_mjx.control.policy import act
 from lafr_mjx.reference import clock as clocks
-from lafr_mjx.reference.flatness import reference_at
 from lafr_mjx.reference.path import derivatives, lap_s
 from lafr_mjx.reference.plain_reference import PlainPath, plain_path, references_at
 from lafr_mjx.reference.splines import from_waypoints
@@ -74,6 +73,24 @@ class _Prepared(NamedTuple):
     asked: Reference  # at the moment itself
 
 
+class _Coming(NamedTuple):
+    """A leg that has been offered, with what its start needs: computed when it is offered."""
+
+    leg: Leg
+    start: np.ndarray  # [3] m
+    plain: PlainPath
+    rng: np.random.Generator  # of its dither
+
+
+class _Way(NamedTuple):
+    """From where the vehicle holds to where the coming leg starts."""
+
+    origin: np.ndarray  # [3] m
+    start: np.ndarray  # [3] m
+    path: Path
+    plain: PlainPath
+
+
 class Flyer:
     """Flies legs one after the other.
 
@@ -86,7 +103,8 @@ class Flyer:
         self.profile = profile
         self.stage = "hold"
         self.leg: Leg | None = None
-        self.coming: Leg | None = None
+        self._coming: _Coming | None = None
+        self._way: _Way | None = None
         self._to_rest = False  # lap no further
         self.finished: list[int] = []  # legs that were flown to their end
         self.observations = np.zeros((0, SIZE))  # of the last leg that was flown with a policy
@@ -118,7 +136,10 @@ class Flyer:
 
     def offer(self, leg: Leg) -> None:
         """The next leg; replaces one that has not begun."""
-        self.coming, self._to_rest = leg, False
+        start = np.asarray(derivatives(leg.path, 0.0))[0, :3]
+        rng = np.random.default_rng(leg.seed)
+        self._coming = _Coming(leg, start, plain_path(leg.path), rng)
+        self._to_rest = False
 
     def rest(self) -> None:
         """Come to rest after the leg that is being flown, and hold there."""
@@ -127,14 +148,14 @@ class Flyer:
     def stop(self) -> int | None:
         """Give the vehicle back; the number of the leg that this breaks off, if any."""
         broken = self.leg.number if self.leg is not None and self.stage == "track" else None
-        self.stage, self.leg, self.coming = "hold", None, None
+        self.stage, self.leg, self._coming = "hold", None, None
         self._prepared = None
         return broken
 
     @property
     def idle(self) -> bool:
         """Nothing is left to fly."""
-        return self.stage == "hold" and self.leg is None and self.coming is None
+        return self.stage == "hold" and self.leg is None and self._coming is None
 
     def sent(self, command: np.ndarray) -> None:
         """What really left for the vehicle: the policy's history."""
@@ -194,9 +215,11 @@ class Flyer:
         )
 
     def prepare(self) -> None:
-        """Compute the references of the next tick."""
+        """Compute the references of the next tick, or the way to the coming leg's start."""
         if self.stage == "hold" or self._plain is None:
             self._prepared = None
+            if self._coming is not None:
+                self._way_to(self._coming.start)
             return
         now, stamp = self._now + CONTROL_DT, self._stamp + CONTROL_DT
         clock = self._advanced(CONTROL_DT, self._slow)
@@ -254,52 +277,62 @@ class Flyer:
                 self.finished.append(self.leg.number)
                 if self._count:
                     self.observations = self._seen[: self._count].copy()
-                lap = self.leg.lap_on and self.coming is None and not self._to_rest
+                lap = self.leg.lap_on and self._coming is None and not self._to_rest
                 self.stage = "lap" if lap else "brake"
-        elif self.stage == "lap" and (self.coming is not None or self._to_rest):
+        elif self.stage == "lap" and (self._coming is not None or self._to_rest):
             self.stage = "brake"
         elif self.stage == "brake" and self._speed() < _AT_REST_MPS:
             self._rest(now)
             self.leg = None
 
     def _from_hold(self, now: float, state: State) -> None:
-        if self.coming is None:
+        coming = self._coming
+        if coming is None:
             return
-        start = np.asarray(derivatives(self.coming.path, 0.0))[0, :3]
-        distance = float(np.linalg.norm(start - self._hold))
-        if distance > 1e-3:
-            seconds = max(2.0, 2.2 * distance / _TRANSFER_MPS)
-            points = np.stack([self._hold, start])
-            self._follow(from_waypoints(points, seconds, periodic=False), 1.0, 0.0)
+        way = self._way_to(coming.start)
+        if way is not None:
+            self._follow(way.path, way.plain, 1.0, 0.0)
             self.stage = "transfer"
             return
-        away = float(np.linalg.norm(state.position - start))
+        away = float(np.linalg.norm(state.position - coming.start))
         if away > _NEAR_M or float(np.linalg.norm(state.velocity)) > 0.3:
             self._settled = now
         if now - self._settled >= _SETTLED_S:
-            leg, self.coming = self.coming, None
+            leg, self._coming = coming.leg, None
             self.leg = leg
-            self._follow(leg.path, leg.time_scale, leg.ramp_s)
-            self._rng = np.random.default_rng(leg.seed)
+            self._follow(leg.path, coming.plain, leg.time_scale, leg.ramp_s)
+            self._rng = coming.rng
             self._memory = self._baseline.start() if leg.policy is not None else self._memory
             self._count, self._started, self.stage = 0, now, "track"
             self._worst = 0.0
 
-    def _follow(self, path: Path, time_scale: float, ramp_s: float) -> None:
+    def _way_to(self, start: np.ndarray) -> _Way | None:
+        """The way from here; None if the vehicle holds there already."""
+        distance = math.dist(start.tolist(), self._hold.tolist())
+        if distance <= 1e-3:
+            return None
+        way = self._way
+        if way is None or way.origin is not self._hold or way.start is not start:
+            seconds = max(2.0, 2.2 * distance / _TRANSFER_MPS)
+            path = from_waypoints(np.stack([self._hold, start]), seconds, periodic=False)
+            self._way = way = _Way(self._hold, start, path, plain_path(path))
+        return way
+
+    def _follow(self, path: Path, plain: PlainPath, time_scale: float, ramp_s: float) -> None:
         """From the start of a path."""
-        self._path, self._plain = path, plain_path(path)
+        self._path, self._plain = path, plain
         self._clock = clocks.plain(clocks.start(time_scale, ramp_s))
 
     def _rest(self, now: float) -> None:
         """Hold where the reference is now."""
-        if self._path is not None:
-            self._hold = np.array(reference_at(self._path, self._clock).position, float)
+        if self._plain is not None:
+            self._hold = self._references([0.0]).position[0].copy()
         self.stage, self._settled = "hold", now
 
     def _speed(self) -> float:
-        if self._path is None:
+        if self._plain is None:
             return 0.0
-        return float(np.linalg.norm(reference_at(self._path, self._clock).velocity))
+        return math.hypot(*self._references([0.0]).velocity[0].tolist())
 
     def _references(self, offsets: list[float]) -> Reference:
         """References at moments relative to the clock's."""

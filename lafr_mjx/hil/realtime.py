@@ -57,6 +57,11 @@ def step_back(niceness: int) -> None:
         os.sched_setscheduler(0, os.SCHED_OTHER, os.sched_param(0))
     with contextlib.suppress(OSError):
         os.setpriority(os.PRIO_PROCESS, 0, niceness)
+    leave_control_core()
+
+
+def leave_control_core() -> None:
+    """Keep off the control process's core, if there is another one."""
     with contextlib.suppress(OSError):
         os.sched_setaffinity(0, os.sched_getaffinity(0) - _last_core())
 
@@ -153,8 +158,9 @@ def memory_mb(process: int) -> float:
     return math.nan
 
 
-def freeze_garbage() -> None:
-    """No collection in flight by itself: what is there now stays."""
+def freeze_garbage(*, collect_later: bool = False) -> None:
+    """What is there now stays; no collection by itself, or of what comes later only."""
     gc.collect()
     gc.freeze()
-    gc.disable()
+    if not collect_later:
+        gc.disable()

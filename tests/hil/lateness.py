@@ -8,6 +8,7 @@ was late.
 
 import functools
 import os
+import shutil
 import subprocess
 import sys
 import tempfile
@@ -48,6 +49,7 @@ class AllCores:
     """A loop on each core: a virtual machine may lose one of them only."""
 
     def __init__(self, folder):
+        self._folder = folder
         cores = sorted(os.sched_getaffinity(0))
         self.loops = [BareLoop(folder / f"lateness{core}.txt", core) for core in cores]
 
@@ -76,6 +78,7 @@ class AllCores:
     def close(self):
         for loop in self.loops:
             loop.close()
+        shutil.rmtree(self._folder, ignore_errors=True)
 
 
 @functools.cache

@@ -42,6 +42,19 @@ def leg(number=0, seconds=100.0, time_scale=FAST, lap_on=False):
     return Leg(number, TASK.path, time_scale, TASK.ramp_s, seconds, None, np.zeros(4), 0, lap_on)
 
 
+def drone_log(session):
+    """(seconds, words) that the drone of a session printed."""
+    text = (session.folder / "drone.txt").read_text()
+    return [
+        (float(t), words.split(", "))
+        for t, words in re.findall(r"^ *([0-9.]+) s  (.*)$", text, re.MULTILINE)
+    ]
+
+
+def crashed(session):
+    return "CRASHED" in (session.folder / "drone.txt").read_text()
+
+
 class Breakable(Session):
     """A session whose control process can be broken from the inside: `broken_control.py`."""
 
@@ -153,15 +166,10 @@ class Flight:
         return list(SpoolReader(self.folder / "flight.spool"))
 
     def crashed(self):
-        return "CRASHED" in (self.folder / "drone.txt").read_text()
+        return crashed(self)
 
     def drone_log(self):
-        """(seconds, words) that the drone printed."""
-        text = (self.folder / "drone.txt").read_text()
-        return [
-            (float(t), words.split(", "))
-            for t, words in re.findall(r"^ *([0-9.]+) s  (.*)$", text, re.MULTILINE)
-        ]
+        return drone_log(self)
 
 
 class Hangar:
@@ -170,7 +178,8 @@ class Hangar:
     def __init__(self, folders, kind=Session):
         self._folders, self._kind, self._flight = folders, kind, None
 
-    def take(self):
+    def __call__(self):
+        """The session, or a new one."""
         if self._flight is not None and not self._flight.usable():
             self._flight.close()
             self._flight = None
@@ -179,8 +188,8 @@ class Hangar:
         return self._flight
 
     def close(self):
-        """End it; what was recorded must all be in the bag."""
-        flight = self._flight
+        """End it, if there is one; what was recorded must all be in the bag."""
+        flight, self._flight = self._flight, None
         if flight is not None:
             flight.close()
             spooled = [(r.topic, r.data) for r in flight.records()]

@@ -17,6 +17,7 @@ from hypothesis import strategies as st
 from lafr_mjx.control.geometric import geometric_controller
 from lafr_mjx.control.policy import create_policy
 from lafr_mjx.errors import InputError
+from lafr_mjx.hil import flyer as flyer_module
 from lafr_mjx.hil.console import Console
 from lafr_mjx.hil.flyer import Flyer, bounded
 from lafr_mjx.hil.legs import Leg, check_leg, load_leg, save_leg, try_policy
@@ -25,6 +26,7 @@ from lafr_mjx.hil.plant import as_flown
 from lafr_mjx.hil.profile import load_profile
 from lafr_mjx.reference import clock as clocks
 from lafr_mjx.reference.flatness import reference_at
+from lafr_mjx.reference.splines import from_waypoints
 from lafr_mjx.tasks import load_task
 from lafr_mjx.types import COMMAND_HOVER, Reference, Sensed, State
 
@@ -194,6 +196,40 @@ def test_prepared_and_unprepared_ticks_agree():
         assert a.leg == b.leg and ready.stage == plain.stage
     assert ready.finished == [0]
     assert ready.stage == "hold"
+
+
+def test_the_way_to_a_leg_is_made_before_the_tick_that_takes_it(monkeypatch):
+    """The same way whether prepared or not; of two legs that were offered, to the second's."""
+    calls = []
+    made = flyer_module.from_waypoints
+    monkeypatch.setattr(
+        flyer_module, "from_waypoints", lambda *a, **k: calls.append(a) or made(*a, **k)
+    )
+    ready, plain = Flyer(PROFILE), Flyer(PROFILE)
+    position = TASK.start_position + np.array([0.7, -0.4, 0.2])
+    elsewhere = from_waypoints([[0.0, 0.5, 1.2], [1.0, 0.5, 1.2]], 2.0, periodic=False)
+    for flyer in (ready, plain):
+        flyer.begin(100.0, position)
+        flyer.offer(leg(0, path=elsewhere))
+        if flyer is ready:
+            flyer.prepare()
+        flyer.offer(leg(1))
+    state = State(position, np.zeros(3), np.eye(3), np.zeros(3))
+    now, stages = 100.0, set()
+    while ready.stage != "track":
+        now += 0.02
+        ready.prepare()
+        before = len(calls)
+        a = ready.tick(now, state, now - 0.005, slow=False, baseline=False)
+        assert len(calls) == before, "in the tick nothing is made"
+        b = plain.tick(now, state, now - 0.005, slow=False, baseline=False)
+        assert np.allclose(a.position, b.position, atol=1e-6), now
+        stages.add(ready.stage)
+        state = State(a.position, np.zeros(3), np.eye(3), np.zeros(3))
+        ready.sent(a.command), plain.sent(b.command)
+    assert stages == {"transfer", "hold", "track"} and ready.leg.number == 1
+    assert np.allclose(ready._hold, TASK.start_position, atol=1e-9)
+    assert len(calls) == 3, "two that were prepared, one that was not"
 
 
 def test_baseline_is_the_geometric_controller():

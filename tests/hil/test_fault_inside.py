@@ -51,7 +51,7 @@ NAMES = [name for name in CASES if _only in name]
 def hangar(tmp_path_factory):
     """Flights one after the other."""
     hangar = Hangar(tmp_path_factory, Breakable)
-    yield hangar.take
+    yield hangar
     hangar.close()
 
 

@@ -19,7 +19,7 @@ from waiting import wait_for
 
 from lafr_mjx.errors import RunError
 from lafr_mjx.hil import messages as m
-from lafr_mjx.hil.bags import TICK_TOPIC
+from lafr_mjx.hil.bags import TICK_TOPIC, read_records
 from lafr_mjx.hil.safety import Word
 
 LIMITS = PROFILE.limits
@@ -110,13 +110,14 @@ NAMES = [name for name in CASES if _only in name]
 def hangar(tmp_path_factory):
     """Flights one after the other."""
     hangar = Hangar(tmp_path_factory)
-    yield hangar.take
+    yield hangar
     hangar.close()
 
 
 @pytest.fixture
-def alone(tmp_path):
-    """A session that does not outlive its test."""
+def alone(tmp_path, hangar):
+    """A session that does not outlive its test; two at once would hold each other up."""
+    hangar.close()
     flight = Flight(tmp_path / "hil")
     yield flight
     flight.close()
@@ -329,11 +330,14 @@ def test_control_process_killed(alone, where, attempt):
         session.wait("off", seconds=1.0, what="nothing")
     # The independent stop brings it down, though the session ends at once.
     session.close()
+    assert "has ended: the emergency stop lands" in (flight.folder / "events.txt").read_text()
     assert flight.drone_log()[-1][1][0] == "land" and not flight.crashed()
+    assert not session.down, "nobody has heard of its landing"
     ticks = [r for r in flight.records() if r.topic == TICK_TOPIC]
     # The disk is written to about 5 times a second.
     assert len(ticks) > 20 and begin - ticks[-1].time < 0.5 + late, "complete but for the last"
-    assert (flight.folder / "flight.bag").exists()
+    bagged = [r.topic for r in read_records(flight.folder / "flight.bag")]
+    assert STATE in bagged, "what was recorded before is in the bag"
 
 
 @pytest.mark.parametrize("attempt", range(REPEATS))

@@ -33,7 +33,12 @@ class Stop:
         """Serve until standard input ends."""
         from lafr_mjx.hil.flight_clock import check_pace, flight_clock
         from lafr_mjx.hil.profile import load_profile
-        from lafr_mjx.hil.realtime import keep_in_memory, prefer
+        from lafr_mjx.hil.realtime import (
+            freeze_garbage,
+            keep_in_memory,
+            leave_control_core,
+            prefer,
+        )
         from lafr_mjx.hil.stop import EmergencyStop, watch
         from lafr_mjx.hil.transport import is_bridge
 
@@ -41,9 +46,12 @@ class Stop:
         patient, bridge = self.patient is not None, is_bridge(self.master)
         check_pace(self.slow, patient, simulated=profile.simulated, bridge=bridge)
         clock = flight_clock(self.slow, self.patient)
+        # Before the control process, and on another core: neither holds up the other.
         prefer(20)
+        leave_control_core()
         keep_in_memory()
         stop = EmergencyStop(profile, self.master, self.host, clock)
+        freeze_garbage(collect_later=True)
         try:
             watch(stop)
             raise RunError("standard input has ended: nobody holds the emergency stop any more")

@@ -81,13 +81,21 @@ class Physics:
         params = params_for(vehicle, settings, fans)
         if cable:
             params = params.replace(plugins=_without_discharge(params.plugins))
-        key = jax.random.key_data(jax.random.key(seed))
-        start = simulation.reset(engine, params, key, (*position, GROUND_M))
-        idle = jax.tree.map(lambda speed: jnp.zeros_like(speed), start.rotor_speed)
-        carry = (start.physics, idle, start.rate_loop, start.memories)
-        flat, unravel = ravel_pytree(carry)
-        step = _stepper(engine, params, key, unravel)
+        self._key = np.asarray(jax.random.key_data(jax.random.key(seed)))
+        shapes = []
+
+        def on_ground(key: jax.Array) -> jax.Array:
+            start = simulation.reset(engine, params, key, (*position, GROUND_M))
+            idle = jax.tree.map(lambda speed: jnp.zeros_like(speed), start.rotor_speed)
+            carry = (start.physics, idle, start.rate_loop, start.memories)
+            flat, unravel = ravel_pytree(carry)
+            shapes.append(unravel)
+            return flat
+
+        flat = jax.jit(on_ground)(self._key)
+        step = _stepper(engine, params, shapes[0])
         blank = (np.zeros((SUBSTEPS, 4), np.float32), np.ones(4, np.float32), np.int32(0))
+        blank = (*blank, self._key)
         self._step = jax.jit(step).lower(flat, *blank).compile()
         self._first = self._flat = flat
         self._count = 0
@@ -101,20 +109,23 @@ class Physics:
 
     def step(self, commands: np.ndarray) -> Moment:
         """Go on by 10 ms under the commands [SUBSTEPS, 4] of its physics steps."""
+        commands = np.asarray(commands, np.float32)
         self._flat, out = self._step(
-            self._flat, np.asarray(commands, np.float32), self.rotor_scale, np.int32(self._count)
+            self._flat, commands, self.rotor_scale, np.int32(self._count), self._key
         )
         self._count += 1
         out = np.asarray(out, float)
         return Moment(out[:13], out[13:26], out[26:30], out[30], out[31], out[32])
 
 
-def _stepper(engine: Any, params: Any, key: jax.Array, unravel: Any) -> Any:
+def _stepper(engine: Any, params: Any, unravel: Any) -> Any:
+    """The step of a scenario: one program for all seeds."""
+
     def of(kind: type) -> list[tuple[str, Any]]:
         return sorted((n, p) for n, p in params.plugins.items() if isinstance(p, kind))
 
     def step(
-        flat: jax.Array, commands: jax.Array, scale: jax.Array, count: jax.Array
+        flat: jax.Array, commands: jax.Array, scale: jax.Array, count: jax.Array, key: jax.Array
     ) -> tuple[jax.Array, jax.Array]:
         physics, speeds, loop, memories = unravel(flat)
         memories = dict(memories)

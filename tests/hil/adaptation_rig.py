@@ -1,0 +1,34 @@
+"""A short adaptation through the wire, for the tests. Small effort: every step is there."""
+
+import re
+
+from lafr_mjx.hil.commands.fly import Fly
+from lafr_mjx.hil.flights import Flights, fly_adaptation
+from lafr_mjx.hil.learner_faults import split
+from lafr_mjx.hil.profile import load_profile
+from lafr_mjx.resources import data_folder
+from lafr_mjx.runs.run_folder import RunFolder
+from lafr_mjx.tasks import load_task
+
+EFFORT = (40, 32, 6, 8, 12)  # fields of Sizes: seconds instead of many seconds
+
+
+def adapt(tmp_path, iterations=2, faults=(), learner_s=60.0, patient=True):
+    text = (data_folder("hil") / "sim.toml").read_text(encoding="utf-8")
+    file = tmp_path / "drone.toml"
+    file.write_text(re.sub(r"learner_s = .*", f"learner_s = {learner_s}", text), encoding="utf-8")
+    profile = load_profile(str(file))
+    task = load_task("figure8", profile.command.limits)
+    flights = Flights(profile, task, "figure8", "wind5", seed=100, patient=patient)
+    config = Fly(vehicle=str(file), scenario="wind5", seed=100, iterations=iterations)
+    folder = RunFolder.create(tmp_path / "run", config._config(profile))
+    (folder.path / "hil").mkdir()
+    _, injected = split(list(faults))
+    try:
+        return fly_adaptation(flights, folder, "ours", iterations, injected, EFFORT)
+    finally:
+        folder.close()
+
+
+def events(tmp_path):
+    return (tmp_path / "run" / "hil" / "events.txt").read_text(encoding="utf-8")

@@ -1,0 +1,105 @@
+# pyright: reportOptionalMemberAccess=false, reportArgumentType=false
+"""Whole flights with all processes, by a patient clock: how they begin and end, what is left."""
+
+import json
+import signal
+import subprocess
+import sys
+import time
+
+import pytest
+from realtime_rig import PROFILE, crashed, drone_log
+from waiting import wait_for
+
+from lafr_mjx.hil.master import Master
+from lafr_mjx.hil.operator import again, land, take_off
+from lafr_mjx.hil.safety import Word
+from lafr_mjx.hil.session import Session
+from lafr_mjx.hil.stop import EmergencyStop
+
+FLY = [sys.executable, "-m", "lafr_mjx.hil", "fly", "--patient"]
+
+
+def test_a_vehicle_that_has_landed_is_flown_again(tmp_path):
+    with Session(PROFILE, tmp_path, scenario="wind5", patient=True) as session:
+        take_off(session)
+        session.say(Word.LAND)
+        again(session)
+        assert session.mode == "policy"
+        land(session)
+        assert not crashed(session)
+
+
+def test_the_stop_of_a_second_person_beside_our_own(tmp_path):
+    """Started before the flight, and held by somebody else: both must reach the pilot."""
+    with Master() as master:
+        theirs = EmergencyStop(PROFILE, master.uri)
+        try:
+            with Session(PROFILE, tmp_path, master=master.uri, patient=True) as session:
+                take_off(session)
+                wait_for(lambda: theirs.connected, 5.0, "their connection")
+                text = (tmp_path / "stop.txt").read_text()
+                assert text.strip().splitlines()[-1].endswith("ready"), text
+                begin = time.monotonic()
+                theirs.stop()
+                while not any("guard" in words for _, words in drone_log(session)):
+                    theirs.poll()
+                    assert time.monotonic() - begin < 1.0, "the guard"
+                    time.sleep(0.005)
+                while session.mode != "off":
+                    theirs.poll()
+                    assert time.monotonic() - begin < 40.0, session.trouble()
+                    time.sleep(0.02)
+                assert not crashed(session)
+        finally:
+            theirs.close()
+
+
+@pytest.mark.parametrize("number", [signal.SIGINT, signal.SIGTERM])
+def test_flight_ends_in_order_when_its_command_is_told_to_end(tmp_path, number):
+    """Told twice within a moment, as some starters do: it lands, and says so in a line."""
+    out = tmp_path / "run"
+    command = [*FLY, "--fixed", "--out", str(out)]
+    flight = subprocess.Popen(command, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True)
+    log = out / "hil" / "events.txt"
+    wait_for(lambda: log.exists() and "hover → policy" in log.read_text(), 60.0, "the policy")
+    for _ in range(2):
+        flight.send_signal(number)
+        time.sleep(0.01)
+    _, told = flight.communicate(timeout=60.0)
+    assert flight.returncode == 1 and "the vehicle was landed" in told
+    assert "Traceback" not in told and (out / "summary.json").exists()
+    assert "land → off" in log.read_text() and "→ guard" not in log.read_text()
+
+
+def test_whatever_goes_wrong_on_the_ground_the_vehicle_is_landed_first(tmp_path):
+    """The operator's process cannot write the next leg: an error of the system, not one of ours."""
+    out = tmp_path / "run"
+    command = [*FLY, "--fixed", "--out", str(out)]
+    file = tmp_path / "told.json"
+    flight = subprocess.Popen([*command, "--json", str(file)], stdout=subprocess.PIPE,
+                              stderr=subprocess.PIPE, text=True)  # fmt: skip
+    wait_for(lambda: (out / "hil").exists(), 60.0, "the folder")
+    (out / "hil" / ".leg-000.npz").mkdir()
+    _, told = flight.communicate(timeout=90.0)
+    assert flight.returncode == 1 and "Is a directory" in told and "Traceback" not in told
+    log = (out / "hil" / "events.txt").read_text()
+    assert "hover → policy" in log and "land → off" in log
+    assert (out / "hil" / "flight.bag").exists()
+    hil = json.loads(file.read_text())["hil"]
+    assert hil["confirmed_down"] and "Is a directory" in hil["trouble"]
+
+
+def test_command_line_flight(tmp_path):
+    out = tmp_path / "run"
+    command = [*FLY, "figure8", "--flights", "1", "--time-scale", "0.8", "--out", str(out)]
+    done = subprocess.run(command, capture_output=True, text=True, timeout=240)
+    assert done.returncode == 0, done.stderr + done.stdout
+    assert "1 of 1 flight, " in done.stdout
+    assert (out / "hil" / "flight.bag").exists() and (out / "rollouts" / "000.npz").exists()
+    again = subprocess.run(command, capture_output=True, text=True, timeout=60)
+    assert again.returncode == 2 and "never overwritten" in again.stderr
+    bag = str(out / "hil" / "flight.bag")
+    replay = [sys.executable, "-m", "lafr_mjx.hil", "replay", bag, "--task", "figure8"]
+    done = subprocess.run(replay, capture_output=True, text=True, timeout=60)
+    assert done.returncode == 0 and "1 flight" in done.stdout

@@ -326,7 +326,7 @@ class Flyer:
     def _rest(self, now: float) -> None:
         """Hold where the reference is now."""
         if self._plain is not None:
-            self._hold = self._references([0.0]).position[0].copy()
+            self._hold = np.array(self._references([0.0]).position[0], float)
         self.stage, self._settled = "hold", now
 
     def _speed(self) -> float:

@@ -1,4 +1,4 @@
-# pyright: reportOptionalMemberAccess=false, reportArgumentType=false
+# pyright: reportOptionalMemberAccess=false, reportArgumentType=false, reportOptionalSubscript=false
 """Real time, real processes, real wire: the software drone, the control process, the stop.
 
 Each test prints the times that it measured. They run one after the other: `make test-hil`.

@@ -87,6 +87,7 @@ class Control:
         warm_up(self.logic.profile)
         freeze_garbage()
         self.pacer = self._new_pacer()
+        self._spent.begin()
         late = 0
         while not (self._quit and self.logic.over):
             now = self.pacer.wait(self.link.arrival, self._prepare)

@@ -8,10 +8,10 @@ _SHORT_S = 0.001  # parts that took no longer are not told
 
 
 class SpentTime:
-    """Parts of the period that goes on, each with the loop's own work in it.
+    """Parts of the period that goes on, in real time, each with the loop's own work in it.
 
-    A part that took long without work was spent waiting: for the interpreter, which another thread
-    of this process had, or for the system.
+    A part that took long without work was spent waiting: for its time, for the interpreter, which
+    another thread of this process had, or for the system.
     """
 
     def __init__(self) -> None:

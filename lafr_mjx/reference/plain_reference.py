@@ -25,7 +25,7 @@ if TYPE_CHECKING:
 
 
 class PlainPath(NamedTuple):
-    """A path as Python numbers; made once, when its flight begins."""
+    """A path as Python numbers; made once, before its flight."""
 
     coefficients: list[list[list[float]]]  # [S][4][8]
     breaks: list[float]  # [S + 1]

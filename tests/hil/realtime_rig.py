@@ -189,12 +189,13 @@ class Hangar:
 
     def close(self):
         """End it, if there is one; what was recorded must all be in the bag."""
-        flight, self._flight = self._flight, None
+        flight = self._flight
         if flight is not None:
             flight.close()
             spooled = [(r.topic, r.data) for r in flight.records()]
             bagged = [(r.topic, r.data) for r in read_records(flight.folder / "flight.bag")]
             assert len(bagged) == len(spooled) and set(bagged) == set(spooled), "complete"
+            self._flight = None
 
 
 def fly_until_a_moment(flight, where, attempt, name):

@@ -48,11 +48,11 @@ def test_a_short_adaptation_and_what_it_leaves(tmp_path, capsys):
 
 
 def test_a_learner_that_diverges_is_frozen(tmp_path):
-    summary = adapt(tmp_path, 2, ["learner-nan@0"])
+    summary = adapt(tmp_path, 3, ["learner-nan@0"])
     assert "not finite" in summary["hil"]["learning_frozen"]
     assert "learning is frozen" in events(tmp_path)
     records = RunFolder.open(tmp_path / "run").iterations()
-    assert len(records) == 2 and records[1]["residual_loss"] is None
+    assert len(records) == 3 and records[1]["residual_loss"] is None
     assert {r["time_scale"] for r in records} == {1.0}, "the last good time scale"
     learned = load_policy(tmp_path / "run" / "policy.npz")
     assert all(np.isfinite(layer.weight).all() for layer in learned.layers)

@@ -239,6 +239,7 @@ def test_control_process_overruns(hangar, where, seconds, rung, name, attempt):
         lambda: any("fault DEADLINE" in what for _, what in session.events[seen:]), 1.0,
         "the fault, which the next tick tells",
     )  # fmt: skip
+    assert any("; spent: " in what for _, what in session.events[seen:]), "it says where"
     # Of the pause, up to one period passes before the next tick is due.
     sent = [r.time for r in flight.records() if r.topic.endswith("feedthrough_command")]
     late = flight.stood_still(begin, sent[-1])

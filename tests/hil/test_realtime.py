@@ -14,7 +14,7 @@ import time
 import numpy as np
 import pytest
 from adaptation_rig import adapt, events
-from realtime_rig import PATIENT, PROFILE, TASK, crashed, drone_log, leg
+from realtime_rig import PACE, PATIENT, PROFILE, TASK, crashed, drone_log, leg
 from waiting import has_ended, wait_for
 
 from lafr_mjx.errors import RunError
@@ -165,3 +165,19 @@ def test_a_killed_learner_the_drone_laps_on_hovers_lands(tmp_path, capsys):
     with capsys.disabled():
         print(f"\n  learner killed: lapped on for {lapped:.1f} s, off "
               f"{moments['off'] - moments['hover']:.1f} s after that")  # fmt: skip
+
+
+def test_command_line_flight(tmp_path):
+    out = tmp_path / "run"
+    command = [sys.executable, "-m", "lafr_mjx.hil", "fly", "figure8", "--flights", "1",
+               "--time-scale", "0.8", *PACE, "--out", str(out)]  # fmt: skip
+    done = subprocess.run(command, capture_output=True, text=True, timeout=240)
+    assert done.returncode == 0, done.stderr + done.stdout
+    assert "1 of 1 flight, " in done.stdout
+    assert (out / "hil" / "flight.bag").exists() and (out / "rollouts" / "000.npz").exists()
+    again = subprocess.run(command, capture_output=True, text=True, timeout=60)
+    assert again.returncode == 2 and "never overwritten" in again.stderr
+    bag = str(out / "hil" / "flight.bag")
+    replay = [sys.executable, "-m", "lafr_mjx.hil", "replay", bag, "--task", "figure8"]
+    done = subprocess.run(replay, capture_output=True, text=True, timeout=60)
+    assert done.returncode == 0 and "1 flight" in done.stdout

@@ -88,18 +88,3 @@ def test_whatever_goes_wrong_on_the_ground_the_vehicle_is_landed_first(tmp_path)
     assert (out / "hil" / "flight.bag").exists()
     hil = json.loads(file.read_text())["hil"]
     assert hil["confirmed_down"] and "Is a directory" in hil["trouble"]
-
-
-def test_command_line_flight(tmp_path):
-    out = tmp_path / "run"
-    command = [*FLY, "figure8", "--flights", "1", "--time-scale", "0.8", "--out", str(out)]
-    done = subprocess.run(command, capture_output=True, text=True, timeout=240)
-    assert done.returncode == 0, done.stderr + done.stdout
-    assert "1 of 1 flight, " in done.stdout
-    assert (out / "hil" / "flight.bag").exists() and (out / "rollouts" / "000.npz").exists()
-    again = subprocess.run(command, capture_output=True, text=True, timeout=60)
-    assert again.returncode == 2 and "never overwritten" in again.stderr
-    bag = str(out / "hil" / "flight.bag")
-    replay = [sys.executable, "-m", "lafr_mjx.hil", "replay", bag, "--task", "figure8"]
-    done = subprocess.run(replay, capture_output=True, text=True, timeout=60)
-    assert done.returncode == 0 and "1 flight" in done.stdout

@@ -46,9 +46,9 @@ class Stop:
         patient, bridge = self.patient is not None, is_bridge(self.master)
         check_pace(self.slow, patient, simulated=profile.simulated, bridge=bridge)
         clock = flight_clock(self.slow, self.patient)
-        # Before the control process, and on another core: neither holds up the other.
-        prefer(20)
-        leave_control_core()
+        if prefer(20).startswith("real time"):
+            # It comes before everything else there, so it needs no second core to choose from.
+            leave_control_core()
         keep_in_memory()
         stop = EmergencyStop(profile, self.master, self.host, clock)
         freeze_garbage(collect_later=True)

@@ -5,6 +5,10 @@ What is imported, compiled, bound or allocated at its first use takes many times
 
 from __future__ import annotations
 
+import contextlib
+import socket
+import tempfile
+from pathlib import Path
 from typing import TYPE_CHECKING
 
 import numpy as np
@@ -13,7 +17,7 @@ from lafr_mjx.control.policy import create_policy
 from lafr_mjx.hil import messages as m
 from lafr_mjx.hil.bags import TICK
 from lafr_mjx.hil.flyer import Flyer
-from lafr_mjx.hil.legs import Leg
+from lafr_mjx.hil.legs import Leg, check_leg, load_leg, save_leg, try_leg
 from lafr_mjx.reference.splines import from_waypoints
 from lafr_mjx.types import CONTROL_DT, State
 
@@ -24,13 +28,31 @@ _TICKS = 400
 
 
 def warm_up(profile: Profile) -> None:
-    """Fly to a leg's start, the leg, and to rest after it, with both controllers."""
+    """Do once what a flight will do."""
     path = from_waypoints([[1.0, 0.0, 1.5], [1.5, 0.0, 1.5]], 2.0, periodic=False)
     policy = create_policy(np.random.default_rng(0), profile.command.limits)
+    leg = Leg(0, path, 1.0, 0.0, 1.0, policy, np.zeros(4), 0, False)
+    with (
+        contextlib.suppress(OSError),  # a disk that is full does not keep it from flying
+        tempfile.TemporaryDirectory(prefix="lafr-mjx-") as folder,
+    ):
+        leg = load_leg(save_leg(Path(folder), leg))
+    flyer = _fly(leg, profile)
+    check_leg(leg, profile)
+    try_leg(leg, flyer.observations)
+    for kind in m.AGIROS_DIGESTS:
+        m.message_type(kind)
+    m.message_class(TICK)
+    m.decode("std_msgs/Bool", m.encode("std_msgs/Bool", m.boolean(True)))
+    socket.getaddrinfo("127.0.0.1", 0, socket.AF_INET, socket.SOCK_STREAM)
+
+
+def _fly(leg: Leg, profile: Profile) -> Flyer:
+    """To the leg's start, the leg, and to rest after it, with both controllers."""
     flyer = Flyer(profile)
-    flyer.begin(0.0, np.array([0.0, 0.0, 1.5]))
-    flyer.offer(Leg(0, path, 1.0, 0.0, 1.0, policy, np.zeros(4), 0, False))
     position = np.array([0.0, 0.0, 1.5])
+    flyer.begin(0.0, position)
+    flyer.offer(leg)
     for k in range(_TICKS):
         moment = CONTROL_DT * k
         state = State(position, np.zeros(3), np.eye(3), np.zeros(3))
@@ -38,6 +60,4 @@ def warm_up(profile: Profile) -> None:
         flyer.sent(wanted.command)
         flyer.prepare()
         position = wanted.position
-    for kind in m.AGIROS_DIGESTS:
-        m.message_type(kind)
-    m.message_class(TICK)
+    return flyer

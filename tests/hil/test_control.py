@@ -55,6 +55,36 @@ def test_control_and_stop_import_no_jax():
     assert done.stdout.strip() == "[]"
 
 
+def test_nothing_is_imported_in_flight(tmp_path):
+    """What the control process does with a leg and with messages has been done before."""
+    file = save_leg(tmp_path, leg())
+    code = (
+        "import pathlib, socket, sys\n"
+        "import numpy as np\n"
+        "import lafr_mjx.hil.control\n"
+        "from lafr_mjx.hil import messages as m\n"
+        "from lafr_mjx.hil.legs import check_leg, load_leg, try_leg\n"
+        "from lafr_mjx.hil.profile import load_profile\n"
+        "from lafr_mjx.hil.warm_up import warm_up\n"
+        "profile = load_profile('sim')\n"
+        "if sys.argv[2] == 'warm': warm_up(profile)\n"
+        "before = set(sys.modules)\n"
+        "leg = load_leg(pathlib.Path(sys.argv[1]))\n"
+        "assert not check_leg(leg, profile)\n"
+        "try_leg(leg, np.zeros((9, len(leg.policy.layers[0].weight)), np.float32))\n"
+        "m.decode('std_msgs/String', m.encode('std_msgs/String', m.text('x')))\n"
+        "socket.getaddrinfo('127.0.0.1', 9, socket.AF_INET, socket.SOCK_STREAM)\n"
+        "print(sorted(set(sys.modules) - before))"
+    )
+    told = [
+        subprocess.run([sys.executable, "-c", code, str(file), how], capture_output=True,
+                       text=True, check=True).stdout.strip()
+        for how in ("warm", "cold")
+    ]  # fmt: skip
+    assert told[0] == "[]"
+    assert "encodings.cp437" in told[1] and "encodings.idna" in told[1]
+
+
 # ------------------------------------------------------------------ legs
 
 

@@ -4,4 +4,4 @@ Importing this package is cheap and pulls in no JAX, so that the 50 Hz control p
 drone can use it. The rooms load what they need when they are imported.
 """
 
-__version__ = "0.2.0"
+__version__ = "0.3.0"

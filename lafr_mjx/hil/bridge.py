@@ -155,7 +155,7 @@ class Bridge:
         self.protocol = None
         self.publishing = {}
         for publisher in self.publishers.values():
-            publisher.subscribers = 0
+            publisher.listeners = frozenset()
 
     def received(self, payload: bytes, binary: bool) -> None:
         """One frame of the bridge's."""
@@ -250,7 +250,7 @@ class Bridge:
                 return
             names = tuple(str(node) for node in nodes[:64])
             if question == "subscribers":
-                self.publishers[topic].subscribers = len(names)
+                self.publishers[topic].listeners = frozenset(names)
             elif topic == self._mine:
                 self.name = names[0] if len(names) == 1 else self.name
             else:

@@ -24,11 +24,21 @@ class BridgePublisher:
 
     def __init__(self, bridge: Bridge, topic: str, kind: MessageType) -> None:
         self.topic, self.kind = topic, kind
-        self.subscribers = 0  # nodes that listen, as rosapi says
+        self.listeners: frozenset[str] = frozenset()  # nodes that listen, as rosapi says
         self.sent = 0
         self.held = 0  # not sent, since the bridge does not take what it has, or since it expired
         self.waiting: tuple[bytes, float | None] | None = None  # queue of one
         self._bridge = bridge
+
+    @property
+    def subscribers(self) -> int:
+        """How many nodes listen."""
+        return len(self.listeners)
+
+    @property
+    def taken_by(self) -> frozenset[str]:
+        """Nodes that the bridge gives our messages to."""
+        return self.listeners
 
     def publish(self, body: bytes, expires: float | None = None) -> int:
         """Send unless the bridge is away or the moment has passed; never blocks."""

@@ -25,7 +25,10 @@ import numpy as np
 from lafr_mjx.hil import messages as m
 from lafr_mjx.hil.bags import TICK, TICK_TOPIC
 from lafr_mjx.hil.console import Console
+from lafr_mjx.hil.descent import longest_landing_s
+from lafr_mjx.hil.emergency_landing import EmergencyLanding, known_of
 from lafr_mjx.hil.flight_clock import check_pace, flight_clock
+from lafr_mjx.hil.landing import Heights
 from lafr_mjx.hil.leg_loader import LegLoader
 from lafr_mjx.hil.link import Link, RosLink
 from lafr_mjx.hil.logic import Around, Decision, Logic
@@ -38,7 +41,7 @@ from lafr_mjx.hil.realtime import (
     reserve_matrix_memory,
     stolen_s,
 )
-from lafr_mjx.hil.safety import Mode, Word
+from lafr_mjx.hil.safety import IN_AIR, Mode, Word
 from lafr_mjx.hil.spent_time import SpentTime
 from lafr_mjx.hil.spool import Record, SpoolWriter
 from lafr_mjx.hil.warm_up import warm_up
@@ -120,7 +123,7 @@ class Control:
             if sent:
                 self.logic.sent(decision.command)
                 self._time(now, heard)
-        elif decision.mode is not Mode.POLICY:
+        elif decision.mode not in (Mode.POLICY, Mode.BLIND):
             self._last_sent = -np.inf  # not ours to send: no gap
         for call in decision.calls:
             self.link.call(call)
@@ -188,13 +191,30 @@ class Control:
                 traceback.format_exc() + "\n"
             )
         if self.errors > 3:
-            # The logic itself is broken: do by hand what it would have done.
-            for name, wait in (("trigger_guard", 1.0), *(("land", 0.5),) * 30, ("off", 0.0)):
-                with contextlib.suppress(Exception):
-                    self.link.call(name)
-                self.clock.sleep(wait)
+            self._land_by_hand()
             self._quit = True
             raise SystemExit(1)
+
+    def _land_by_hand(self) -> None:
+        """The logic itself is broken: nothing of it is asked any more."""
+        landing, heights, seen = EmergencyLanding(self.logic.profile), Heights(), -1
+        now = self.clock.now()
+        end = now + longest_landing_s(self.logic.profile)
+        ground = self.logic.ground
+        landing.begin(now)
+        while not landing.done and now < end:
+            with contextlib.suppress(Exception):
+                heard, now = self.link.heard(), self.clock.now()
+                position = heard.mocap_position
+                if position is not None and heard.mocap_number != seen:
+                    seen = heard.mocap_number
+                    heights.see(heard.mocap_receipt, float(position[2]))
+                for name in landing.calls(known_of(now, heard, heights.climb(), ground)):
+                    self.link.call(name)
+            self.clock.sleep(0.01)
+            now = self.clock.now()
+        if not landing.done:
+            self.link.call("off")
 
     def _listen(self) -> None:
         for message in self.console.receive():
@@ -203,7 +223,7 @@ class Control:
                 self._words.append(Word(word))
             if message.get("stop"):
                 self._stop = True
-            if message.get("unstop") and self.logic.machine.mode is Mode.OFF:
+            if message.get("unstop") and self.logic.machine.mode not in IN_AIR:
                 self._stop = False
             if message.get("quit"):
                 self._quit = True
@@ -316,6 +336,7 @@ class Control:
                     "error": error,
                     "voltage": heard.voltage,
                     "armed": heard.armed,
+                    "down": logic.down,
                     "guard": heard.guard,
                     "rates": {k: round(v, 1) for k, v in self._rates.items()},
                     "checks": [list(check) for check in logic.checks],

@@ -6,6 +6,7 @@ import math
 import time
 from typing import TYPE_CHECKING
 
+from lafr_mjx.hil.emergency_landing import DOWN, OFF, SILENT
 from lafr_mjx.hil.safety import Word
 
 if TYPE_CHECKING:
@@ -14,7 +15,6 @@ if TYPE_CHECKING:
 
 _HANGS_S = 20.0  # real silence of a process that should say something all the time ...
 _STATUS_S = 1.0  # ... and of the flight's clock: it does so ten times in it
-_STOP_LANDS_S = 12.0  # guard, then its calls to land
 _LANDING_S = 40.0  # the longest way down, if the profile's own times are not longer
 _HEARD_S = 1.0  # so old at most is what is still known of the vehicle
 _ON_GROUND = ("disconnected", "preflight", "off")
@@ -27,12 +27,23 @@ def longest_landing_s(profile: Profile) -> float:
 
 
 def is_down(session: Session) -> bool:
-    """Whether the vehicle is known to stand with its motors off."""
+    """Whether the vehicle is known to stand, with the bridge to its motors disarmed.
+
+    The control process says so, by motion capture and telemetry, or the emergency stop.
+    """
     if Word.ARM not in session.words:
         return True
     status = session.status
     heard = status.get("telemetry_age", math.inf) < _HEARD_S
-    return session.mode in _ON_GROUND and heard and not status.get("armed")
+    by_control = session.mode in _ON_GROUND and heard and bool(status.get("down"))
+    return by_control or session.landed_by_stop
+
+
+def motors_off(session: Session) -> bool:
+    """Whether at least its motors are known to be off."""
+    status = session.status
+    heard = status.get("telemetry_age", math.inf) < _HEARD_S
+    return is_down(session) or (heard and not status.get("armed", True))
 
 
 def bring_down(session: Session) -> None:
@@ -44,13 +55,20 @@ def bring_down(session: Session) -> None:
         clock.sleep(0.05)
     if not processes.running("control"):
         session.hear_out(2.0)  # what it said last
-    armed = session.mode not in _ON_GROUND or session.words[-1:] == [Word.ARM]
-    if session.ended is None and armed and processes.running("stop"):
+    if Word.ARM in session.words and not is_down(session) and processes.running("stop"):
         # The pilot hovers by itself; this brings it down.
-        what = "hangs" if processes.running("control") else "has ended"
+        what = "has ended" if not processes.running("control") else "has not landed in time"
+        what = "hangs" if processes.running("control") and _hangs(session) else what
         session.note(f"the control process {what}: the emergency stop lands")
+        before = processes.said_by_stop()
         processes.tell_stop(b"stop\n")
-        clock.sleep(_STOP_LANDS_S)
+        end, said = clock.now() + longest_landing_s(session.profile), ""
+        while clock.now() < end and processes.running("stop"):
+            clock.sleep(0.05)
+            said = processes.said_by_stop()[len(before) :]
+            if OFF in said or SILENT in said:
+                break
+        session.landed_by_stop = DOWN in said
 
 
 def _hangs(session: Session) -> bool:

@@ -25,6 +25,8 @@ _TELEMETRY = struct.Struct("<??idd")  # what is between the bridge's name and th
 _VOLTAGE = struct.Struct("<d")
 _FRAME = b"world"
 _COMMAND = struct.Struct(f"<IIII{len(_FRAME)}sd?8d")
+_COMMAND_BODY = struct.Struct("<d?4d")  # all but the header and the single thrusts
+_THRUSTS = 4
 _MOST_MOTORS = 32
 
 
@@ -43,6 +45,7 @@ def decoders(message_class: Callable[[str], Any]) -> dict[str, Decoder]:
     made = {
         "agiros_msgs/QuadState": whole_state,
         "agiros_msgs/Telemetry": _telemetry_decoder(message_class, state),
+        "agiros_msgs/Command": _command_decoder(message_class),
         "geometry_msgs/PoseStamped": _pose_decoder(message_class),
     }
     return {name: _or_nothing(decode) for name, decode in made.items()}
@@ -163,5 +166,20 @@ def _pose_decoder(message_class: Callable[[str], Any]) -> Decoder:
             return None
         x, y, z, qx, qy, qz, qw = _POSE.unpack_from(data, at)
         return kind(head, pose(point(x, y, z), turn(qx, qy, qz, qw)))
+
+    return decode
+
+
+def _command_decoder(message_class: Callable[[str], Any]) -> Decoder:
+    header = _header_decoder(message_class)
+    kind, vector = (message_class(n) for n in ("agiros_msgs/Command", "geometry_msgs/Vector3"))
+
+    def decode(data: bytes) -> Any:
+        head, at = header(data, 0)
+        t, single, thrust, x, y, z = _COMMAND_BODY.unpack_from(data, at)
+        at += _COMMAND_BODY.size
+        if at + 8 * _THRUSTS != len(data):
+            return None
+        return kind(head, t, single, thrust, vector(x, y, z), np.frombuffer(data, "<f8", 4, at))
 
     return decode

@@ -32,6 +32,7 @@ class Rung(IntEnum):
     HOVER = 3  # stop publishing, the pilot hovers
     LAND = 4
     GUARD = 5  # the pilot's guard takes over at once; then land
+    BLIND = 6  # nobody sees the vehicle: the pilot's hover and guard are worthless, too
 
 
 class Fault(Enum):
@@ -45,9 +46,9 @@ class Fault(Enum):
     DEADLINES = ("control ticks were late in a row", Rung.HOVER)
     TRACKING_LOST = ("tracking error above its last limit", Rung.HOVER)
     STATE_STALE = ("the state is too old", Rung.HOVER)
-    MOCAP_STALE = ("motion capture is too old", Rung.HOVER)
+    MOCAP_STALE = ("motion capture is too old", Rung.BLIND)
     MOCAP_JUMP = ("motion capture jumped", Rung.HOVER)
-    MOCAP_FROZEN = ("motion capture repeats itself", Rung.HOVER)
+    MOCAP_FROZEN = ("motion capture repeats itself", Rung.BLIND)
     DISAGREE = ("state and motion capture disagree", Rung.HOVER)
     CLOCK = ("the vehicle's clock jumped", Rung.HOVER)
     FENCE = ("the vehicle could not stop within the fence", Rung.HOVER)
@@ -60,7 +61,8 @@ class Fault(Enum):
     LEARNER = ("the learner is silent", Rung.HOVER)
     CONSOLE = ("the operator's console has gone", Rung.LAND)
     VOLTAGE = ("the battery is low", Rung.LAND)
-    MOCAP_LOST = ("motion capture is gone", Rung.GUARD)
+    BATTERY = ("nothing is heard of the battery", Rung.LAND)
+    MOCAP_LOST = ("motion capture is gone", Rung.BLIND)
     OUTSIDE = ("the vehicle is outside of the fence", Rung.GUARD)
     TILT = ("tilted too far for too long", Rung.GUARD)
     INVERTED = ("upside down", Rung.GUARD)
@@ -95,6 +97,7 @@ class Readings(NamedTuple):
     clock_skew: float  # s, how much the vehicle's clock has moved against ours
     intruder: bool
     voltage: float  # V; NaN if unknown
+    battery_age: float  # s
     guard: bool  # the pilot says that its guard has triggered
     reference: np.ndarray | None  # [3] m, what was asked; None if nothing is tracked
     late: int  # control periods by which the last tick was late
@@ -116,6 +119,14 @@ class Watch(NamedTuple):
     same_since: float = math.inf  # since when the position repeats itself, bit by bit
     jumped: bool = False
     clamped: int = 0  # ticks in a row
+
+    @property
+    def mocap_changed(self) -> float:
+        """When motion capture last showed something new.
+
+        The first pose that repeats itself may have come up to a tick before we looked.
+        """
+        return min(self.same_since - CONTROL_DT, self.mocap_receipt)
 
 
 def watch(memory: Watch, r: Readings, profile: Profile) -> tuple[Watch, frozenset[Fault]]:
@@ -146,6 +157,7 @@ def watch(memory: Watch, r: Readings, profile: Profile) -> tuple[Watch, frozense
             (not r.master_age <= limits.master_s, Fault.MASTER),
             (r.intruder, Fault.INTRUDER),
             (r.voltage < limits.voltage_land_v, Fault.VOLTAGE),
+            (not r.battery_age <= limits.battery_s, Fault.BATTERY),
             (r.guard, Fault.GUARDED),
             (r.late >= 1, Fault.DEADLINE),
             (r.late >= limits.deadline_misses, Fault.DEADLINES),
@@ -178,7 +190,7 @@ def _follow_mocap(memory: Watch, r: Readings, profile: Profile) -> Watch:
             same_since = min(memory.same_since, memory.mocap_receipt)
     return memory._replace(
         mocap_number=r.mocap_number,
-        mocap_receipt=r.mocap_receipt,
+        mocap_receipt=max(r.mocap_receipt, memory.mocap_receipt),  # its clock may be set back
         mocap_position=position,
         same_since=same_since,
         jumped=jumped,

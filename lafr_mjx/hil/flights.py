@@ -10,6 +10,7 @@ import numpy as np
 
 from lafr_mjx.errors import InputError, RunError
 from lafr_mjx.hil.adaptation import Adaptation, wait_warm
+from lafr_mjx.hil.descent import motors_off
 from lafr_mjx.hil.flight_clock import MOST_SLOW
 from lafr_mjx.hil.keyboard import keys
 from lafr_mjx.hil.learner_faults import arm
@@ -35,6 +36,7 @@ if TYPE_CHECKING:
 _NOT_DOWN = (
     "the vehicle is NOT CONFIRMED DOWN: keep away from it, and switch it off with the transmitter"
 )
+_UNSEEN = "its motors are off, but nobody has seen where it came down: keep away until somebody has"
 
 
 @dataclass(frozen=True)
@@ -201,7 +203,7 @@ def _finish(
     bridge = flights.master is not None and is_bridge(flights.master)
     if late and flights.profile.simulated and not bridge:
         print(f"The machine was late: {_remedy(flights)}.")
-    end = "" if session.down else f"; {_NOT_DOWN}"
+    end = "" if session.down else f"; {_UNSEEN if motors_off(session) else _NOT_DOWN}"
     if trouble is not None and not end:
         flew = any("→ takeoff" in text for _, text in session.events)
         end = "; the vehicle was landed" if flew else "; nothing had taken off"

@@ -106,6 +106,7 @@ class Flyer:
         self._coming: _Coming | None = None
         self._way: _Way | None = None
         self._to_rest = False  # lap no further
+        self._broken: int | None = None  # leg that was broken off on the way to rest
         self.finished: list[int] = []  # legs that were flown to their end
         self.observations = np.zeros((0, SIZE))  # of the last leg that was flown with a policy
         self._baseline = geometric_controller(profile.command.limits)
@@ -127,10 +128,17 @@ class Flyer:
         self._asked = Reference(*(field[0] for field in _still(self._hold, 1)))
         self._prepared: _Prepared | None = None
 
-    def begin(self, now: float, position: np.ndarray) -> None:
-        """Take the vehicle over from the pilot's hover."""
+    def begin(self, now: float, position: np.ndarray, trim: np.ndarray = np.zeros(3)) -> None:
+        """Take the vehicle over from the pilot's hover.
+
+        Args:
+            now: s.
+            position: where it hovers [m].
+            trim: acceleration that holding there needs beside gravity's: the baseline need not
+                find it out by sagging first [m/s²].
+        """
         self.stage, self._hold = "hold", np.array(position, float)
-        self._memory = self._baseline.start()
+        self._memory = np.asarray(trim) / np.asarray(self._baseline.integral_gain)
         self._history = np.tile(COMMAND_HOVER, (HISTORY, 1))
         self._now, self._settled = now, now
 
@@ -145,9 +153,19 @@ class Flyer:
         """Come to rest after the leg that is being flown, and hold there."""
         self._to_rest = True
 
+    def brake(self) -> None:
+        """Come to rest now, along the path; a leg that is being flown is broken off."""
+        self._to_rest, self._coming = True, None
+        if self.stage in ("track", "lap"):
+            if self.leg is not None and self.stage == "track":
+                self._broken = self.leg.number
+            self.stage, self._prepared = "brake", None
+
     def stop(self) -> int | None:
         """Give the vehicle back; the number of the leg that this breaks off, if any."""
-        broken = self.leg.number if self.leg is not None and self.stage == "track" else None
+        broken, self._broken = self._broken, None
+        if self.leg is not None and self.stage == "track":
+            broken = self.leg.number
         self.stage, self.leg, self._coming = "hold", None, None
         self._prepared = None
         return broken

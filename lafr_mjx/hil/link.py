@@ -36,7 +36,9 @@ _HEARD = {
     "telemetry": "agiros_msgs/Telemetry",
     "mocap": "geometry_msgs/PoseStamped",
     "battery": "sensor_msgs/BatteryState",
+    "mpc_command": "agiros_msgs/Command",
 }
+_DEBUG = "debug"  # part of the name of a bridge that goes to no motor
 _Three = tuple[float, float, float]
 _UNIT = 0.01  # how far a quaternion's length may be from 1
 _FAR_M = 1e4
@@ -54,9 +56,13 @@ class Heard(NamedTuple):
     mocap_receipt: float
     mocap_number: int
     telemetry_receipt: float
-    armed: bool
+    armed: bool  # the bridge to the motors, not a debug bridge
     guard: bool
-    voltage: float  # V; NaN if never heard
+    references: int  # that the pilot holds
+    voltage: float  # V, of the battery's own topic; NaN if never heard
+    battery_receipt: float
+    own_command: np.ndarray | None  # [4] of the pilot's own controller
+    own_number: int
     clock_skew: float  # s
     wall_skew: float  # s, wall clock minus stamps; for the preflight check only
     subscribed: bool  # the pilot takes our commands and calls
@@ -81,7 +87,7 @@ class Link(Protocol):
         ...
 
     def call(self, name: str) -> None:
-        """Make a call: one of `CALLS`, or "disable"."""
+        """Make a call: one of `CALLS`."""
         ...
 
     def drain(self) -> list[tuple[str, str, float, float, bytes]]:
@@ -118,8 +124,8 @@ class RosLink:
         self._tape: list[tuple[str, str, float, float, bytes]] = []
         self.node = node = open_node(name or own_name("control"), master, host, clock)
         readers = {
-            "state": _StateReader(clock), "telemetry": None, "mocap": _PoseReader(clock),
-            "battery": None,
+            "state": _StateReader(clock), "telemetry": None, "mocap": PoseReader(clock),
+            "battery": None, "mpc_command": None,
         }  # fmt: skip
         self._heard = {
             key: node.subscribe(
@@ -138,6 +144,7 @@ class RosLink:
         self._sinks = (self._command, *self._calls.values())
         self._command_topic = profile.topic("feedthrough_command")
         self._seen_state = self._seen_mocap = -1
+        self._pilots: frozenset[str] = frozenset()  # names
         node.start()
 
     def heard(self) -> Heard:
@@ -145,6 +152,7 @@ class RosLink:
         node, heard = self.node, self._heard
         state, mocap = heard["state"].latest, heard["mocap"].latest
         telemetry, battery = heard["telemetry"].latest, heard["battery"].latest
+        own = heard["mpc_command"].latest
         if state is not None and state.number != self._seen_state:
             self._seen_state = state.number
             stamp = state.message.stamp
@@ -153,14 +161,11 @@ class RosLink:
         if mocap is not None and mocap.number != self._seen_mocap:
             self._seen_mocap = mocap.number
             self._mocap_clock = self._mocap_clock.seen(mocap.receipt, mocap.message.stamp)
-        voltage = math.nan
-        if telemetry is not None:
-            voltage = float(telemetry.message.voltage)
-        elif battery is not None:
-            voltage = float(battery.message.voltage)
         needed = (heard["state"], heard["mocap"], heard["telemetry"])
         publishing = node.publishing.get(self._command_topic, ())
-        subscribed = all(publisher.subscribers for publisher in self._sinks)
+        # Others may listen in to one topic or the other: the pilot listens to all of them.
+        self._pilots = frozenset.intersection(*(sink.listeners for sink in self._sinks))
+        subscribed = bool(self._pilots)
         return Heard(
             state=state.message.state if state else None,
             state_stamp=state.message.stamp + self._clock.offset if state else -math.inf,
@@ -171,9 +176,14 @@ class RosLink:
             mocap_receipt=mocap.message.stamp + self._mocap_clock.offset if mocap else -math.inf,
             mocap_number=mocap.number if mocap else -1,
             telemetry_receipt=_receipt(telemetry),
-            armed=bool(telemetry.message.bridge_armed.data) if telemetry else False,
+            armed=telemetry is not None and motors_armed(telemetry.message),
             guard=bool(telemetry.message.guard_triggered.data) if telemetry else False,
-            voltage=voltage,
+            references=int(telemetry.message.num_references_in_queue) if telemetry else 0,
+            # Never the telemetry's: without a battery's topic that says 15.5 V for ever.
+            voltage=float(battery.message.voltage) if battery else math.nan,
+            battery_receipt=_receipt(battery),
+            own_command=_command_of(own.message) if own else None,
+            own_number=own.number if own else -1,
             clock_skew=self._clock.skew,
             wall_skew=self._wall.offset if state else math.nan,
             subscribed=subscribed,
@@ -191,19 +201,18 @@ class RosLink:
         now = self.clock.now()
         if now > expires:
             return False
-        sent = self._command.publish(body, expires) > 0
+        left = self._command.publish(body, expires) > 0
+        sent = left and bool(self._command.taken_by & self._pilots)
         if sent:
             self._note("feedthrough_command", "agiros_msgs/Command", now, wall, body)
         return sent
 
     def call(self, name: str) -> None:
         """Make a call."""
-        topic = "enable" if name == "disable" else name
-        kind = CALLS[topic]
-        message = m.empty() if kind == "std_msgs/Empty" else m.boolean(name == "enable")
-        body = m.encode(kind, message)
-        self._calls[topic].publish(body)
-        self._note(topic, kind, self.clock.now(), self.clock.wall(), body)
+        kind = CALLS[name]
+        body = m.encode(kind, m.empty() if kind == "std_msgs/Empty" else m.boolean(True))
+        self._calls[name].publish(body)
+        self._note(name, kind, self.clock.now(), self.clock.wall(), body)
 
     def drain(self) -> list[tuple[str, str, float, float, bytes]]:
         """Raw messages since the last call, ours included."""
@@ -226,6 +235,20 @@ class RosLink:
     def _note(self, name: str, kind: str, now: float, wall: float, body: bytes) -> None:
         if len(self._tape) < 1000:
             self._tape.append((self._profile.topic(name), kind, now, wall, body))
+
+
+def motors_armed(telemetry: Any) -> bool:
+    """Whether a bridge to the motors is armed; after `disable` a debug bridge says so of itself."""
+    debug = _DEBUG in telemetry.bridge_type.data.lower()
+    return bool(telemetry.bridge_armed.data) and not debug
+
+
+def _command_of(message: Any) -> np.ndarray | None:
+    """Thrust and body rates; None if it says something else."""
+    command = (message.collective_thrust, *_values(message.bodyrates))
+    if message.is_single_rotor_thrust or not all(map(math.isfinite, command)):
+        return None
+    return np.array(command)
 
 
 class StampedState(NamedTuple):
@@ -273,10 +296,11 @@ class _StateReader(_InOrder):
         return StampedState(state, stamp)
 
 
-class _PoseReader(_InOrder):
-    """`geometry_msgs/PoseStamped` to a position."""
+class PoseReader(_InOrder):
+    """`geometry_msgs/PoseStamped` to a position; refuses what no vehicle can be."""
 
     def __call__(self, message: Any) -> StampedPosition:
+        """The position, or an error that says what is wrong with it."""
         position, _ = _pose(message.pose)
         return StampedPosition(np.array(position), self.check(message.header))
 

@@ -76,7 +76,7 @@ class _Page:
 
 def _machine(mode: str, status: dict[str, Any]) -> Text:
     line = Text()
-    for name in (*_ORDER, *(("guard",) if mode == "guard" else ())):
+    for name in (*_ORDER, *((mode,) if mode in ("guard", "blind") else ())):
         line.append(f" {name.upper()} ", "reverse bold" if name == mode else "dim")
     line.append(f"  {status.get('stage', '')}  rung {status.get('rung', '-')}")
     if status.get("faults"):

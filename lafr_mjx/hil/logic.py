@@ -10,20 +10,31 @@ from typing import TYPE_CHECKING, NamedTuple
 
 import numpy as np
 
-from lafr_mjx.hil.faults import AIRBORNE_ONLY, Fault, Readings, Rung, Watch, watch
+from lafr_mjx.hil.blind_descent import BlindDescent
+from lafr_mjx.hil.faults import Fault, Readings, Rung, Watch, watch
 from lafr_mjx.hil.flyer import Flyer, Wanted, bounded
-from lafr_mjx.hil.safety import OFF_CALLS, Inputs, Machine, Mode, Word, step
-from lafr_mjx.types import COMMAND_HOVER
+from lafr_mjx.hil.landing import LOW_M, Heights, stands
+from lafr_mjx.hil.preflight import Check, counts, preflight
+from lafr_mjx.hil.safety import (
+    IN_AIR,
+    OFF_CALLS,
+    Inputs,
+    Machine,
+    Mode,
+    Word,
+    refusal,
+    step,
+    that_count,
+)
+from lafr_mjx.types import COMMAND_HOVER, CONTROL_DT
 
 if TYPE_CHECKING:
     from lafr_mjx.hil.link import Heard
     from lafr_mjx.hil.profile import Profile
 
-_DOWN = (Mode.HOVER, Mode.GUARD, Mode.LAND, Mode.OFF, Mode.DISCONNECTED)
-_MOCAP_WRONG = frozenset({Fault.MOCAP_FROZEN, Fault.MOCAP_JUMP, Fault.MOCAP_LOST})
-_GROUND_M = 0.3  # a vehicle that stands is lower than this
-_RATE_SHARE = 0.9  # of the promised rate of a topic
-_SENSING_S = 0.015  # a fresh state may be that old when it comes
+_DOWN = (Mode.HOVER, Mode.BLIND, Mode.GUARD, Mode.LAND, Mode.OFF, Mode.DISCONNECTED)
+_MOCAP_WRONG = frozenset({Fault.MOCAP_STALE, Fault.MOCAP_FROZEN, Fault.MOCAP_JUMP})
+_ASKS = (Word.ARM, Word.TAKEOFF, Word.POLICY, Word.RESET)
 
 
 class Around(NamedTuple):
@@ -50,14 +61,6 @@ class Decision(NamedTuple):
     age: float  # s, of the state used
 
 
-class Check(NamedTuple):
-    """One preflight check."""
-
-    name: str
-    good: bool
-    detail: str
-
-
 class Logic:
     """State of a flight. Call `tick`, send what it says, then `sent`."""
 
@@ -69,11 +72,19 @@ class Logic:
         self.events: list[str] = []  # new since they were last taken
         self._watch = Watch()
         self._faults: frozenset[Fault] = frozenset()
+        self._counted: frozenset[Fault] = frozenset()  # of this tick
         self._last_command = np.array(COMMAND_HOVER, float)
         self._not_finite = self._clamped = False
         self._reference: np.ndarray | None = None
-        self._ground = math.nan  # m, where it stood
+        self.ground = math.nan  # m, where it stood
         self._now = self._delivered = -math.inf  # this tick; when a command last left
+        self._heights = Heights()
+        self._height = self._climb = math.nan  # as last seen
+        self._mocap_number = self._own_number = -1
+        self._seen_since = math.inf  # since when motion capture is there
+        self._blind = BlindDescent()
+        self._armed = False  # the pilot, as far as is known
+        self.down = False  # it stands, and the bridge to its motors is disarmed
 
     def tick(self, now: float, heard: Heard, around: Around) -> Decision:
         """One control interval."""
@@ -84,15 +95,23 @@ class Logic:
         before = self.machine.mode
         if before is not Mode.POLICY:  # there, time is better spent
             self.checks = preflight(now, heard, around, profile, faults)
-        if before in (Mode.DISCONNECTED, Mode.PREFLIGHT) and heard.mocap_position is not None:
-            self._ground = float(heard.mocap_position[2])
+        self._look(now, heard, faults)
         inputs = self._inputs(now, heard, around, faults)
-        self.machine, actions = step(self.machine, inputs, profile.ladder)
-        self._tell(before, faults, actions.calls)
+        machine, self._counted = self.machine, that_count(faults, self.machine)
+        self.machine, actions = step(machine, inputs, profile.ladder)
+        self.down, self._armed = _is_down(inputs), inputs.pilot_armed
+        self._refuse(machine, inputs)
+        self._tell(before, actions.calls)
         if self.machine.mode is not before:
             self._change(before, now, heard)
         command, wanted, expires = None, None, -math.inf
-        if actions.publish and heard.state is not None:
+        if actions.blind:
+            # There is no state to be too old: it counts for this tick only.
+            expires = now + CONTROL_DT
+            command, _ = bounded(self._blind.tick(now, actions.sink), self._last_command, profile)
+        elif actions.publish and heard.state is not None:
+            if actions.rest:
+                self.flyer.brake()
             wanted = self.flyer.tick(
                 now, heard.state, heard.state_stamp, slow=actions.slow, baseline=actions.baseline
             )
@@ -111,7 +130,7 @@ class Logic:
             expires=expires,
             wanted=wanted,
             mode=self.machine.mode,
-            faults=_that_count(faults, before),
+            faults=self._counted,
             age=now - heard.state_stamp,
         )
 
@@ -119,6 +138,7 @@ class Logic:
         """This command left for the vehicle."""
         self._last_command = np.array(command, float)
         self._delivered = self._now
+        self._blind.log.add(self._now, self._last_command)
         self.flyer.sent(command)
 
     def prepare(self) -> None:
@@ -130,7 +150,8 @@ class Logic:
     def over(self) -> bool:
         """The flight is over or has not begun: the process may end."""
         machine = self.machine
-        ended = machine.mode is Mode.OFF and machine.calls >= OFF_CALLS
+        enough = OFF_CALLS if not self._armed else 4 * OFF_CALLS
+        ended = machine.mode is Mode.OFF and machine.calls >= enough
         return ended or machine.mode in (Mode.DISCONNECTED, Mode.PREFLIGHT)
 
     def _readings(self, now: float, heard: Heard, around: Around) -> Readings:
@@ -151,6 +172,7 @@ class Logic:
             clock_skew=heard.clock_skew,
             intruder=bool(heard.intruders),
             voltage=heard.voltage,
+            battery_age=now - heard.battery_receipt,
             guard=heard.guard,
             reference=self._reference if flying else None,
             late=around.late,
@@ -161,18 +183,37 @@ class Logic:
             stop=around.stop,
         )
 
+    def _look(self, now: float, heard: Heard, faults: frozenset[Fault]) -> None:
+        """What motion capture shows, as long as it does."""
+        if heard.own_number != self._own_number and heard.own_command is not None:
+            self._own_number = heard.own_number
+            if self.machine.mode is not Mode.POLICY and self.machine.mode is not Mode.BLIND:
+                self._blind.log.add(now, heard.own_command)
+        position, new = heard.mocap_position, heard.mocap_number != self._mocap_number
+        self._mocap_number = heard.mocap_number
+        seen = position is not None and not faults & _MOCAP_WRONG
+        self._seen_since = min(self._seen_since, now) if seen else math.inf
+        if not seen or position is None:
+            self._blind.unseen()
+            return
+        mode, z = self.machine.mode, float(position[2])
+        if mode in (Mode.DISCONNECTED, Mode.PREFLIGHT):
+            self.ground = z
+        if new:
+            self._heights.see(heard.mocap_receipt, z)
+            self._height, self._climb = z - self.ground, self._heights.climb()
+        fresh = now - heard.state_receipt <= self.profile.limits.state_age_s
+        told = new and math.isinf(self._watch.same_since)  # something, by motion capture
+        if told and heard.state is not None and fresh and mode is not Mode.BLIND:
+            airborne = mode in IN_AIR and self._height > 2.0 * LOW_M
+            self._blind.see(heard.state, heard.state_stamp, airborne)
+
     def _inputs(self, now: float, heard: Heard, around: Around, faults: frozenset[Fault]) -> Inputs:
-        limits = self.profile.limits
-        known = (
-            heard.mocap_position is not None
-            and now - heard.mocap_receipt <= limits.mocap_stale_s
-            and not faults & _MOCAP_WRONG
-        )
-        height = None
-        if known and heard.mocap_position is not None:
-            height = float(heard.mocap_position[2]) - self._ground
+        limits, pilot = self.profile.limits, self.profile.pilot
+        seen, position = not math.isinf(self._seen_since), heard.mocap_position
         speed = math.nan
-        if heard.state is not None and now - heard.state_receipt <= limits.state_age_s:
+        fresh = now - heard.state_receipt <= limits.state_age_s
+        if heard.state is not None and fresh:
             speed = math.hypot(*heard.state.velocity)
         silent = now - heard.telemetry_receipt > limits.link_s
         return Inputs(
@@ -180,13 +221,32 @@ class Logic:
             word=around.word,
             faults=faults,
             connected=heard.connected,
-            ready=all(check.good for check in self.checks if _counts(check, self.machine.mode)),
+            ready=all(check.good for check in self.checks if counts(check, self.machine.mode)),
             # A pilot that is not heard must be taken to be armed.
             pilot_armed=heard.armed or silent,
-            height=height,
+            height=self._height if seen and position is not None else None,
+            last_height=self._height,
+            climb=self._climb if seen else math.nan,
+            last_climb=self._climb,
             speed=speed,
-            done=False,
+            guarded=heard.guard,
+            guardable=seen and position is not None and pilot.guards(position.tolist()),
+            reachable=Fault.STATE_STALE not in faults and heard.subscribed and self._blind.ready,
+            seen_s=now - self._seen_since if seen else 0.0,
+            unseen_s=max(0.0, now - self._watch.mocap_changed),
+            fallen=self._blind.down,
+            references=heard.references,
+            resting=self.flyer.stage == "hold",
         )
+
+    def _refuse(self, before: Machine, inputs: Inputs) -> None:
+        """Say why a word to go on was not followed."""
+        if inputs.word not in _ASKS or self.machine.mode is not before.mode:
+            return
+        bad = [f"{check.name} ({check.detail})" for check in self.checks
+               if not check.good and counts(check, before.mode)]  # fmt: skip
+        why = "; ".join(filter(None, [refusal(before, inputs, self.profile.ladder), *bad]))
+        self.events.append(f"refused: {inputs.word.value}: {why or 'not yet'}")
 
     def _change(self, before: Mode, now: float, heard: Heard) -> None:
         mode = self.machine.mode
@@ -194,73 +254,37 @@ class Logic:
             self._last_command = np.array(COMMAND_HOVER, float)
             self._delivered = now
             self._reference = None
-            self.flyer.begin(now, np.asarray(heard.state.position))
+            self.flyer.begin(now, np.asarray(heard.state.position), self._blind.trim())
+        if mode is Mode.BLIND:
+            if before is not Mode.POLICY:
+                self._last_command = np.array(COMMAND_HOVER, float)
+            self._blind.begin(now, self._watch.mocap_changed, self.ground)
+            self.events.append(
+                "nobody sees the vehicle: it brakes by dead reckoning, sinks if that lasts for "
+                f"{self.profile.limits.mocap_lost_s:g} s, motors off within "
+                f"{self.profile.ladder.blind_s:g} s; keep away from it"
+            )
+        if before is Mode.BLIND:
+            self._blind.end()
         if before is Mode.POLICY:
             self._reference = None
             broken = self.flyer.stop()
             if broken is not None:
                 self.events.append(f"leg {broken} broken off")
 
-    def _tell(self, before: Mode, faults: frozenset[Fault], calls: tuple[str, ...]) -> None:
-        mode = self.machine.mode
-        faults = _that_count(faults, before)
+    def _tell(self, before: Mode, calls: tuple[str, ...]) -> None:
+        mode, faults = self.machine.mode, self._counted
         if mode is not before:
             down = mode in _DOWN
             serious = [f for f in faults if f.rung >= Rung.HOVER and down]
             why = f" ({'; '.join(sorted(f.text for f in serious))})" if serious else ""
             self.events.append(f"{before.value} → {mode.value}{why}")
-        flying = mode in (Mode.POLICY, Mode.HOVER, Mode.TAKEOFF, Mode.LAND, Mode.GUARD)
-        for fault in faults - self._faults if flying else ():
+        for fault in faults - self._faults if mode in IN_AIR else ():
             self.events.append(f"fault {fault.name}: {fault.text}")
         self.events += [f"call {call}" for call in calls]
         self._faults = faults
 
 
-def _that_count(faults: frozenset[Fault], mode: Mode) -> frozenset[Fault]:
-    return faults if mode in (Mode.HOVER, Mode.POLICY) else faults - AIRBORNE_ONLY
-
-
-def _counts(check: Check, mode: Mode) -> bool:
-    """In the air only some checks still mean something."""
-    return mode in (Mode.PREFLIGHT, Mode.DISCONNECTED) or check.name not in (
-        "on the ground", "disarmed", "voltage",
-    )  # fmt: skip
-
-
-def preflight(
-    now: float, heard: Heard, around: Around, profile: Profile, faults: frozenset[Fault]
-) -> list[Check]:
-    """All checks before take-off, each with its reason."""
-    limits, pilot, fence = profile.limits, profile.pilot, profile.fence
-    checks = [Check("topics", heard.connected, "state, motion capture, telemetry; our commands")]
-    rates = around.rates or {}
-    for name, wanted in (("state", pilot.state_hz), ("mocap", pilot.mocap_hz)):
-        rate = rates.get(name, math.nan)
-        good = rate >= _RATE_SHARE * wanted
-        checks.append(Check(f"{name} rate", good, f"{rate:.0f} Hz of {wanted:g}"))
-    good = heard.voltage >= limits.voltage_preflight_v
-    checks.append(
-        Check("voltage", good, f"{heard.voltage:.2f} V, at least {limits.voltage_preflight_v:g}")
-    )
-    position = heard.mocap_position
-    inside = position is not None and bool(
-        np.all(position[:2] >= fence.low[:2]) and np.all(position[:2] <= fence.high[:2])
-    )
-    where = "unknown" if position is None else ", ".join(f"{x:.2f}" for x in position)
-    checks.append(Check("position", inside, f"{where} m, within the fence"))
-    low = position is not None and float(position[2]) < _GROUND_M
-    checks.append(Check("on the ground", low, f"below {_GROUND_M:g} m"))
-    checks.append(Check("disarmed", not heard.armed, "the pilot is disarmed"))
-    checks.append(Check("guard", not heard.guard, "the pilot's guard has not triggered"))
-    skew = heard.wall_skew
-    good = -limits.clock_skew_s <= skew <= limits.clock_skew_s + _SENSING_S
-    checks.append(Check("clocks", good, f"{1e3 * skew:.1f} ms between the machines"))
-    others = ", ".join(heard.intruders) or "nobody else"
-    checks.append(Check("sole commander", not heard.intruders, f"{others} publishes commands"))
-    if heard.unseen:
-        checks.append(Check("transport", True, heard.unseen))
-    detail = "it is still preparing" if around.learner_cold else "ready, or nobody learns"
-    checks.append(Check("learner warm", not around.learner_cold, detail))
-    serious = sorted(f.text for f in faults if f.rung >= Rung.HOVER and f not in AIRBORNE_ONLY)
-    checks.append(Check("no fault", not serious, "; ".join(serious) or "none"))
-    return checks
+def _is_down(inputs: Inputs) -> bool:
+    """Whether the vehicle is seen to stand, with the bridge to its motors disarmed."""
+    return stands(inputs.height, inputs.climb) and not inputs.pilot_armed

@@ -12,6 +12,7 @@ from typing import TYPE_CHECKING
 
 from lafr_mjx.errors import InputError, RunError
 from lafr_mjx.hil.safety import Word
+from lafr_mjx.hil.session import RefusedError
 from lafr_mjx.interruption import would_be_lost
 from lafr_mjx.resources import data_folder
 
@@ -22,7 +23,8 @@ if TYPE_CHECKING:
     from lafr_mjx.hil.session import Session
 
 _SETTLE_S = 0.8
-_GOING_DOWN = ("guard", "land", "off")
+_ONCE_MORE_S = 0.3  # after a refusal
+_GOING_DOWN = ("guard", "blind", "land", "off")
 _SAME_SIGNAL_S = 0.1  # some starters send one twice
 
 
@@ -38,31 +40,52 @@ def confirm_checklist(profile: Profile) -> None:
     """Each line of the checklist, confirmed by its own 'yes'."""
     if profile.simulated:
         return
-    lines = (data_folder("hil") / "checklist.txt").read_text(encoding="utf-8").splitlines()
-    for line in filter(None, lines):
+    for line in checklist(profile):
         if input(f"{line} [yes] ").strip() != "yes":
             raise RunError(f"not confirmed: {line}")
+
+
+def checklist(profile: Profile) -> list[str]:
+    """What only a person can see, with the figures of the profile."""
+    pilot = profile.pilot
+    guard = f"has a guard, and its box is {pilot.guard_low.tolist()} to {pilot.guard_high.tolist()}"
+    values = {
+        "GUARD": f"{guard} m"
+        if pilot.guard
+        else "has no guard: a stop cuts the motors of a stream",
+        "MOCAP": profile.topic("mocap"),
+        "BATTERY": profile.topic("battery"),
+    }
+    text = (data_folder("hil") / "checklist.txt").read_text(encoding="utf-8")
+    for name, value in values.items():
+        text = text.replace(f"<{name}>", value)
+    return [line for line in text.splitlines() if line]
 
 
 def take_off(session: Session) -> None:
     """From standing to the policy's hands, with a word for each step."""
     session.wait_ready()
-    _ask(session, Word.ARM)
-    session.wait("armed", seconds=5.0, what="arming")
+    _go(session, Word.ARM, "armed", "arming", 5.0)
     _until_armed(session)
-    _ask(session, Word.TAKEOFF)
-    session.wait(
-        "hover", seconds=session.profile.ladder.takeoff_s + 5.0, what="take-off", unless=_GOING_DOWN
-    )
+    _go(session, Word.TAKEOFF, "hover", "take-off", session.profile.ladder.takeoff_s + 5.0)
     session.clock.sleep(_SETTLE_S)
-    _ask(session, Word.POLICY)
-    end = session.clock.now() + 10.0
-    while session.mode != "policy":
-        if session.clock.now() > end or session.mode != "hover":
-            raise RunError(f"the policy was not let in; {session.trouble()}")
-        session.clock.sleep(0.3)
-        if session.mode == "hover" and session.profile.simulated:
-            session.say(Word.POLICY)  # it was not settled yet
+    _go(session, Word.POLICY, "policy", "letting the policy in", 10.0)
+
+
+def _go(session: Session, word: Word, mode: str, what: str, seconds: float) -> None:
+    """One step up. A refusal is told with its reason; then the word is asked for once more."""
+    end = session.clock.now() + seconds
+    while True:
+        _ask(session, word)
+        try:
+            session.wait(mode, seconds=seconds, what=what, unless=_GOING_DOWN, word=word)
+            return
+        except RefusedError as error:
+            if not session.profile.simulated:
+                print(f"  {error}", flush=True)
+            elif session.clock.now() > end:
+                raise
+            session.clock.sleep(_ONCE_MORE_S)
 
 
 def resume(session: Session, seconds: float = 10.0) -> bool:
@@ -76,7 +99,7 @@ def resume(session: Session, seconds: float = 10.0) -> bool:
     end = session.clock.now() + seconds
     while session.clock.now() < end:
         session.check_alive()
-        if session.mode not in ("hover", "policy"):
+        if session.mode not in ("hover", "policy", "blind"):
             return False  # on its way down
         if session.mode == "policy" and session.status.get("rung") != "BASELINE":
             return True
@@ -135,7 +158,6 @@ def _ask(session: Session, word: Word) -> None:
             session.stop()
         if given != word.value:
             raise RunError(f"the operator did not say '{word.value}'")
-    session.say(word)
 
 
 @contextlib.contextmanager

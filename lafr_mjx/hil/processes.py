@@ -62,7 +62,7 @@ class Processes:
 
     def ended(self) -> tuple[str, str] | None:
         """One that must be there and is not, with its last words."""
-        for name in ("control", "drone", "time"):
+        for name in ("control", "stop", "drone", "time"):
             if name in self._started and not self.running(name):
                 return name, self._last_words(name)
         return None
@@ -77,6 +77,10 @@ class Processes:
             with contextlib.suppress(OSError, ValueError):  # it may be closed already
                 process.stdin.write(line)
                 process.stdin.flush()
+
+    def said_by_stop(self) -> str:
+        """All that the emergency stop has said."""
+        return (self._folder / "stop.txt").read_text(encoding="utf-8", errors="replace")
 
     def end(self) -> None:
         """End all of them; may be called again if it was interrupted."""

@@ -27,16 +27,27 @@ if TYPE_CHECKING:
 FENCE_MARGIN_M = 0.1
 """Least distance between the fence and the pilot's guard box."""
 
+GUARD_MARGIN_M = 0.1
+"""Nearer to a side of its box the guard is not called: the vehicle may be outside by then."""
+
 
 @dataclass(frozen=True, eq=False)
 class Pilot:
     """How the pilot on the vehicle is set up."""
 
     feedthrough_timeout_s: float
+    guard: bool  # whether its file has one
     guard_low: np.ndarray  # [3] m
     guard_high: np.ndarray  # [3] m
     state_hz: float
     mocap_hz: float
+
+    def guards(self, position: Sequence[float]) -> bool:
+        """Whether `trigger_guard` works there: well inside of the box, else the guard is lost."""
+        box = zip(self.guard_low.tolist(), self.guard_high.tolist(), position, strict=True)
+        return self.guard and all(
+            low + GUARD_MARGIN_M <= x <= high - GUARD_MARGIN_M for low, high, x in box
+        )
 
 
 @dataclass(frozen=True, eq=False)
@@ -103,6 +114,8 @@ class Limits:
     tracking_hover_m: float
     deadline_misses: int
     learner_s: float
+    battery_s: float
+    voltage_most_v: float
     voltage_preflight_v: float
     voltage_land_v: float
 
@@ -121,6 +134,8 @@ class Ladder:
     hover_s: float
     stable_s: float
     guard_s: float
+    blind_s: float
+    rest_s: float
     land_s: float
     takeoff_s: float
     armed_s: float
@@ -189,6 +204,11 @@ def check_vehicle(profile: Profile, vehicle: Vehicle) -> None:
         )
     full, empty = vehicle.battery.voltage_full, vehicle.battery.voltage_empty
     limits = profile.limits
+    if not full <= limits.voltage_most_v <= 1.1 * full:
+        raise InputError(
+            f"{profile.path}: 'limits.voltage_most_v' is {limits.voltage_most_v:g}; it must be "
+            f"from {full:g}, a full battery of '{vehicle.name}', to {1.1 * full:g}"
+        )
     if not empty - 1.0 <= limits.voltage_land_v < limits.voltage_preflight_v <= full:
         raise InputError(
             f"{profile.path}: 'limits.voltage_land_v' is {limits.voltage_land_v:g} and "
@@ -220,6 +240,7 @@ def _read_pilot(table: Table) -> Pilot:
     low, high = _box(table, "guard_low_m", "guard_high_m")
     return Pilot(
         feedthrough_timeout_s=table.number("feedthrough_timeout_s", at_least=0.03, at_most=0.5),
+        guard=table.boolean("guard"),
         guard_low=low,
         guard_high=high,
         state_hz=table.number("state_hz", at_least=50.0, at_most=1000.0),
@@ -275,15 +296,19 @@ def _read_limits(table: Table) -> Limits:
         tracking_hover_m=number("tracking_hover_m", at_least=0.05, at_most=5.0),
         deadline_misses=table.integer("deadline_misses", at_least=1, at_most=5),
         learner_s=number("learner_s", at_least=1.0, at_most=600.0),
+        battery_s=number("battery_s", at_least=0.5, at_most=60.0),
+        voltage_most_v=number("voltage_most_v", above=0.0, at_most=100.0),
         voltage_preflight_v=number("voltage_preflight_v", above=0.0, at_most=100.0),
         voltage_land_v=number("voltage_land_v", above=0.0, at_most=100.0),
     )
     rising = (
         ("mocap_stale_s", "mocap_lost_s"),
+        ("mocap_frozen_s", "mocap_lost_s"),
         ("altitude_min_m", "altitude_max_m"),
         ("tracking_slow_m", "tracking_baseline_m"),
         ("tracking_baseline_m", "tracking_hover_m"),
         ("voltage_land_v", "voltage_preflight_v"),
+        ("voltage_preflight_v", "voltage_most_v"),
     )
     for lower, upper in rising:
         if getattr(limits, lower) >= getattr(limits, upper):
@@ -299,6 +324,8 @@ def _read_ladder(table: Table) -> Ladder:
         hover_s=number("hover_s", at_least=0.2, at_most=30.0),
         stable_s=number("stable_s", at_least=0.5, at_most=30.0),
         guard_s=number("guard_s", at_least=0.2, at_most=10.0),
+        blind_s=number("blind_s", at_least=2.4, at_most=10.0),
+        rest_s=number("rest_s", at_least=0.0, at_most=10.0),
         land_s=number("land_s", at_least=2.0, at_most=60.0),
         takeoff_s=number("takeoff_s", at_least=2.0, at_most=60.0),
         armed_s=number("armed_s", at_least=5.0, at_most=600.0),

@@ -39,12 +39,18 @@ class Publisher:
         self.sent = 0  # messages given to at least one subscriber
         self.held = 0  # not given to a subscriber, since it does not take what it has
         self.refused = 0  # peers with another digest or type
+        self.taken_by: frozenset[str] = frozenset()  # nodes that got the last message
         self._node_name = node_name
 
     @property
     def subscribers(self) -> int:
         """Peers that are connected now."""
         return len(self.links)
+
+    @property
+    def listeners(self) -> frozenset[str]:
+        """Their names."""
+        return frozenset(link.peer for link in self.links)
 
     def publish(self, body: bytes, expires: float | None = None) -> int:
         """Send to all subscribers and say how many got it; never blocks.
@@ -54,9 +60,10 @@ class Publisher:
             expires: moment (of the flight's clock) after which it must not leave any more.
         """
         data = tcpros.frame(body)
-        count = sum(link.offer(data, expires) for link in self.links)
-        self.sent += count > 0
-        return count
+        taken = [link.peer for link in self.links if link.offer(data, expires)]
+        self.taken_by = frozenset(taken)
+        self.sent += bool(taken)
+        return len(taken)
 
     def answer(self, fields: dict[str, str]) -> tuple[dict[str, str], bool]:
         """Connection header in reply to a subscriber's, and whether it is accepted."""

@@ -1,13 +1,19 @@
 """The safety state machine: a pure function of its state and of what is known at a tick.
 
     DISCONNECTED → PREFLIGHT → ARMED → TAKEOFF → HOVER → POLICY → HOVER → LAND → OFF
+                                                   └── BLIND, GUARD ──┘
 
-Each step up needs the operator's word. Commands are published in POLICY only. A fault leads down
-the ladder by itself: slow clock, baseline controller, hover, land, off; the pilot's guard is the
-last resort in the air. After a fault nothing goes up again until the operator asks.
+Each step up needs the operator's word. Commands are published in POLICY and BLIND only. A fault
+leads down the ladder by itself: slow clock, baseline controller, hover, land, off; the pilot's
+guard is the last resort in the air. After a fault nothing goes up again until the operator asks.
 
 The pilot obeys a stream of commands even after `force_hover` and `land`. So hover means: stop
-publishing, wait out the pilot's time-out, then `force_hover`; only then `land`.
+publishing, wait out the pilot's time-out, then `force_hover`; only then `land`, by the rule of
+`landing.py`. `trigger_guard` is called only where the guard is not lost by it.
+
+Without motion capture the pilot's hover, guard and landing fly on a guess: BLIND brakes and then
+sinks by commands of ours. Under a guard that has triggered no command is heard: then the motors
+are switched off.
 """
 
 from __future__ import annotations
@@ -17,6 +23,7 @@ from enum import Enum
 from typing import TYPE_CHECKING, NamedTuple
 
 from lafr_mjx.hil.faults import AIRBORNE_ONLY, Fault, Rung
+from lafr_mjx.hil.landing import LANDED_S, LOW_M, STILL_MPS, Landing, stands
 
 if TYPE_CHECKING:
     from lafr_mjx.hil.profile import Ladder
@@ -31,6 +38,7 @@ class Mode(Enum):
     TAKEOFF = "takeoff"
     HOVER = "hover"
     POLICY = "policy"
+    BLIND = "blind"
     LAND = "land"
     GUARD = "guard"
     OFF = "off"
@@ -48,12 +56,24 @@ class Word(Enum):
     RESET = "reset"  # after OFF: begin again with the preflight checks
 
 
-IN_AIR = frozenset({Mode.TAKEOFF, Mode.HOVER, Mode.POLICY, Mode.LAND, Mode.GUARD})
-SAFE = frozenset({Mode.DISCONNECTED, Mode.PREFLIGHT, Mode.HOVER, Mode.LAND, Mode.GUARD, Mode.OFF})
-"""Modes in which nothing of ours flies the vehicle and no motor starts."""
+IN_AIR = frozenset({Mode.TAKEOFF, Mode.HOVER, Mode.POLICY, Mode.BLIND, Mode.LAND, Mode.GUARD})
+SAFE = frozenset(
+    {Mode.DISCONNECTED, Mode.PREFLIGHT, Mode.HOVER, Mode.BLIND, Mode.LAND, Mode.GUARD, Mode.OFF}
+)
+"""Modes in which no policy flies the vehicle and no motor starts."""
 
 _REPEAT_S = 0.5  # between two calls of the same kind, for calls may get lost
-_LANDED_S = 0.5
+_AGAIN_S = 1.2  # a vehicle that does not sink is told to land again
+_BACK_S = 0.05  # motion capture that is there for so long is back ...
+_BACK_AGAIN_S = 0.3  # ... for so long, when it was lost before
+_FLICKERS = 3  # times that it was lost, after which nobody waits for it any more
+_HIGH_M = 0.7  # above this a blind descent ends in a hover when motion capture is back
+_LOW_BLIND_M = 0.6  # from here a landing that has begun ends by itself
+_LAND_MPS = 0.4  # at least so fast it does
+_HOVERED_S = 0.1  # from `force_hover` to `land`, which may take different ways
+_HOPS_S = 3.0  # so long near the ground, whatever it does there
+_OBSTACLE_M = 0.3  # a vehicle that stands may be so much higher than where it stood before ...
+_OBSTACLE_CALLS = 3  # ... which shows in so many calls without its sinking
 OFF_CALLS = 3
 """How often `off` is called before it counts as heard."""
 
@@ -66,10 +86,20 @@ class Inputs(NamedTuple):
     faults: frozenset[Fault] = frozenset()
     connected: bool = True  # all topics are there
     ready: bool = True  # all preflight checks are good
-    pilot_armed: bool = False
-    height: float | None = None  # m above where it stood at the start; None if not known
+    pilot_armed: bool = False  # the bridge to the motors, or the pilot is not heard
+    height: float | None = None  # m above where it stood at the start; None if not seen now
+    last_height: float = math.nan  # m, when it was last seen
+    climb: float = math.nan  # m/s by motion capture; NaN if not known
+    last_climb: float = math.nan  # m/s, when it was last seen
     speed: float = 0.0  # m/s; NaN if not known
-    done: bool = False  # nothing more is to be flown
+    guarded: bool = False  # the pilot's guard has triggered
+    guardable: bool = True  # `trigger_guard` would work here
+    reachable: bool = True  # the pilot talks to us and takes commands: it can be flown blind
+    seen_s: float = math.inf  # s, for how long motion capture has been there; 0: it is not
+    unseen_s: float = 0.0  # s, for how long it has not
+    fallen: bool = False  # a blind descent must have reached the ground
+    references: int = 1  # that the pilot holds
+    resting: bool = True  # what is flown has come to rest
 
 
 class Machine(NamedTuple):
@@ -84,8 +114,14 @@ class Machine(NamedTuple):
     calls: int = 0  # how often
     clear_since: float = math.inf  # since when there is no fault
     low_since: float = math.inf  # since when it stands on the ground
+    near_since: float = math.inf  # since when it is as low as that, still or not
+    blinds: int = 0  # how often it was flown blind since the policy had it
     latched: frozenset[Fault] = frozenset()  # why the operator must ask again
     landing: bool = False  # hover is only on the way down
+    leaving: float = math.inf  # since when the policy brings the vehicle to rest
+    sinking: bool = False  # a blind descent has begun to sink
+    was_armed: bool = False  # in ARMED: the pilot has been
+    lands: Landing = Landing()  # the calls of this landing
 
 
 class Actions(NamedTuple):
@@ -94,31 +130,75 @@ class Actions(NamedTuple):
     publish: bool = False
     slow: bool = False
     baseline: bool = False
-    calls: tuple[str, ...] = ()  # enable, start, force_hover, land, off, disable, trigger_guard
+    rest: bool = False  # come to rest
+    blind: bool = False  # fly by dead reckoning
+    sink: bool = False  # ... to the ground
+    calls: tuple[str, ...] = ()  # enable, start, force_hover, land, off, trigger_guard
 
 
 def step(m: Machine, i: Inputs, ladder: Ladder) -> tuple[Machine, Actions]:
     """One tick."""
-    faults = i.faults if m.mode in (Mode.HOVER, Mode.POLICY) else i.faults - AIRBORNE_ONLY
+    faults = that_count(i.faults, m)
     serious = frozenset(f for f in faults if f.rung >= Rung.HOVER)
     if serious:
         m = m._replace(clear_since=math.inf)
     elif math.isinf(m.clear_since):
         m = m._replace(clear_since=i.now)
-    worst = max((f.rung for f in faults), default=Rung.NONE)
+    worst = max((_rung(f, i) for f in faults), default=Rung.NONE)
     if m.mode in IN_AIR or m.mode is Mode.ARMED:
         m = m._replace(latched=m.latched | serious)
     m = _moved(m, i, worst, ladder)
-    return _act(m, i, worst, ladder)
+    return _act(m, i, ladder)
+
+
+def that_count(faults: frozenset[Fault], m: Machine) -> frozenset[Fault]:
+    """Faults that mean something in this mode."""
+    if m.mode in (Mode.LAND, Mode.OFF):
+        faults -= {Fault.GUARDED}  # at the floor of its box the guard stops every landing
+    flying = m.mode is Mode.POLICY or (m.mode is Mode.HOVER and not m.landing)
+    return faults if flying else faults - AIRBORNE_ONLY
+
+
+def refusal(m: Machine, i: Inputs, ladder: Ladder) -> str:
+    """Why a word to go on does not count now; empty if nothing stands against it."""
+    faults = that_count(i.faults, m)
+    reasons = sorted(fault.text for fault in faults)
+    before = {Word.ARM: Mode.PREFLIGHT, Word.TAKEOFF: Mode.ARMED, Word.POLICY: Mode.HOVER,
+              Word.RESET: Mode.OFF}  # fmt: skip
+    if i.word in before and m.mode is not before[i.word]:
+        return f"the mode is {m.mode.value}"
+    if i.word is Word.ARM and not i.connected:
+        reasons.append("not all topics are there")
+    if i.word is Word.TAKEOFF and not i.pilot_armed:
+        reasons.append("the pilot is not armed")
+    if i.word is Word.RESET and i.pilot_armed:
+        reasons.append("the motors are not known to be off")
+    if i.word is Word.POLICY:
+        if m.landing:
+            reasons.append("it lands")
+        if not i.now - m.clear_since >= ladder.stable_s:
+            reasons.append(f"not {ladder.stable_s:g} s without a fault yet")
+        if not i.speed < ladder.settled_mps:
+            reasons.append(f"it moves at {i.speed:.2f} m/s, not below {ladder.settled_mps:g}")
+    return "; ".join(reasons)
+
+
+def _rung(fault: Fault, i: Inputs) -> Rung:
+    """Where a fault leads. Whom we do not reach we cannot fly blind: the pilot hovers then."""
+    return Rung.HOVER if fault.rung is Rung.BLIND and not i.reachable else fault.rung
 
 
 def _to(m: Machine, mode: Mode, now: float, landing: bool = False) -> Machine:
     if mode is m.mode:
         return m._replace(landing=m.landing or landing)
     latched = frozenset() if mode is Mode.PREFLIGHT else m.latched
+    if mode is Mode.PREFLIGHT:
+        m = m._replace(published=-math.inf)
+    blinds = 0 if mode in (Mode.PREFLIGHT, Mode.POLICY) else m.blinds + (mode is Mode.BLIND)
     return m._replace(
         mode=mode, since=now, rung=Rung.NONE, rung_since=math.inf, called=-math.inf, calls=0,
-        low_since=math.inf, latched=latched, landing=landing,
+        low_since=math.inf, near_since=math.inf, latched=latched, landing=landing,
+        leaving=math.inf, sinking=False, was_armed=False, lands=Landing(), blinds=blinds,
     )  # fmt: skip
 
 
@@ -126,9 +206,40 @@ def _moved(m: Machine, i: Inputs, worst: Rung, ladder: Ladder) -> Machine:
     """The mode of this tick."""
     if i.word is Word.OFF and m.mode not in (Mode.DISCONNECTED, Mode.PREFLIGHT):
         return _to(m, Mode.OFF, i.now)
-    if worst >= Rung.GUARD and m.mode in (Mode.TAKEOFF, Mode.HOVER, Mode.POLICY):
-        return _to(m, Mode.GUARD, i.now)
+    if m.mode in IN_AIR and not i.pilot_armed:
+        return _to(m, Mode.OFF, i.now)  # somebody has switched the motors off
+    if m.mode in IN_AIR and m.mode is not Mode.BLIND and worst is Rung.BLIND:
+        if i.last_height < LOW_M:
+            return _to(m, Mode.OFF, i.now)  # it stands, or nearly so
+        if not i.guarded:
+            landing = m.landing or m.mode in (Mode.LAND, Mode.GUARD) or i.word is Word.LAND
+            return _to(m, Mode.BLIND, i.now, landing)
+        if _hopeless(i):
+            return _to(m, Mode.OFF, i.now)
+    elif worst >= Rung.GUARD and m.mode in (Mode.TAKEOFF, Mode.HOVER, Mode.POLICY):
+        if i.guarded or i.guardable:
+            return _to(m, Mode.GUARD, i.now)
+        if m.mode is not Mode.HOVER:
+            return _on_the_way_down(m, i)
     return _MOVES[m.mode](m, i, worst, ladder)
+
+
+def _hopeless(i: Inputs) -> bool:
+    """Whether a vehicle under the guard that nobody sees must be switched off.
+
+    The guard beats our commands and flies on a guess. Only a landing that was nearly over may
+    come to its end.
+    """
+    landing = i.last_height < _LOW_BLIND_M and i.last_climb < -0.1
+    left = max(i.last_height, 0.0) / _LAND_MPS if landing else 0.0
+    return Fault.MOCAP_LOST in i.faults and i.unseen_s >= left
+
+
+def _on_the_way_down(m: Machine, i: Inputs) -> Machine:
+    """Hover, then land; one that has not left the ground is switched off."""
+    if m.mode is Mode.TAKEOFF and i.references == 0 and i.last_height < LOW_M:
+        return _to(m, Mode.OFF, i.now)
+    return _to(m, Mode.HOVER, i.now, landing=True)
 
 
 def _from_disconnected(m: Machine, i: Inputs, worst: Rung, ladder: Ladder) -> Machine:
@@ -146,7 +257,9 @@ def _from_preflight(m: Machine, i: Inputs, worst: Rung, ladder: Ladder) -> Machi
 def _from_armed(m: Machine, i: Inputs, worst: Rung, ladder: Ladder) -> Machine:
     # On the ground every fault means motors off.
     late = i.now - m.since > ladder.armed_s
-    if worst >= Rung.HOVER or late or i.word is Word.LAND or not i.connected:
+    cut = m.was_armed and not i.pilot_armed  # by somebody else, who must have the last word
+    m = m._replace(was_armed=m.was_armed or i.pilot_armed)
+    if worst >= Rung.HOVER or late or cut or i.word is Word.LAND or not i.connected:
         return _to(m, Mode.OFF, i.now)
     if i.word is Word.TAKEOFF and i.pilot_armed and i.ready:
         return _to(m, Mode.TAKEOFF, i.now)
@@ -155,8 +268,9 @@ def _from_armed(m: Machine, i: Inputs, worst: Rung, ladder: Ladder) -> Machine:
 
 def _from_takeoff(m: Machine, i: Inputs, worst: Rung, ladder: Ladder) -> Machine:
     if worst >= Rung.HOVER or i.word is Word.LAND or i.now - m.since > ladder.takeoff_s:
-        return _to(m, Mode.LAND, i.now)
-    risen = i.height is not None and i.height > 0.8 * ladder.hover_height_m
+        return _on_the_way_down(m, i)
+    # A hover without integral action hangs lower, the more so with a payload.
+    risen = i.height is not None and i.height > 0.5 * ladder.hover_height_m
     return _to(m, Mode.HOVER, i.now) if risen and i.speed < ladder.settled_mps else m
 
 
@@ -166,38 +280,66 @@ def _from_hover(m: Machine, i: Inputs, worst: Rung, ladder: Ladder) -> Machine:
     m = m._replace(landing=landing)
     hovering = i.now - m.published > ladder.hover_wait_s  # the pilot has taken over
     if landing:
-        return _to(m, Mode.LAND, i.now) if hovering and m.calls > 0 else m
+        hovering = hovering and m.calls > 0 and i.now - m.called >= _HOVERED_S
+        return _to(m, Mode.LAND, i.now) if hovering else m
     clear = i.now - m.clear_since >= ladder.stable_s
-    asked = i.word is Word.POLICY and not i.done and i.ready
+    asked = i.word is Word.POLICY and i.ready
     if asked and clear and worst is Rung.NONE and hovering and i.speed < ladder.settled_mps:
         return _to(m._replace(latched=frozenset()), Mode.POLICY, i.now)
     return m
 
 
 def _from_policy(m: Machine, i: Inputs, worst: Rung, ladder: Ladder) -> Machine:
-    if worst >= Rung.HOVER or i.word in (Word.HOVER, Word.LAND) or i.done:
-        landing = worst >= Rung.LAND or i.word is Word.LAND
-        return _to(m, Mode.HOVER, i.now, landing)
+    if worst >= Rung.HOVER or i.word is Word.HOVER:
+        return _to(m, Mode.HOVER, i.now, m.landing or worst >= Rung.LAND or i.word is Word.LAND)
+    if i.word is Word.LAND:  # first to rest along the path: the pilot brakes harder than that
+        m = m._replace(landing=True, leaving=min(m.leaving, i.now))
+    if i.now > m.leaving and (i.resting or i.now - m.leaving > ladder.rest_s):
+        return _to(m, Mode.HOVER, i.now, m.landing)
     if worst is Rung.BASELINE and m.rung < Rung.BASELINE:
         m = m._replace(rung=Rung.BASELINE, rung_since=i.now)  # until the policy is asked for anew
     elif m.rung < Rung.BASELINE:
         m = m._replace(rung=worst)
     if i.now - m.rung_since > ladder.baseline_s:
-        return _to(m, Mode.HOVER, i.now)
+        return _to(m, Mode.HOVER, i.now, m.landing)
     return m
 
 
+def _from_blind(m: Machine, i: Inputs, worst: Rung, ladder: Ladder) -> Machine:
+    if i.guarded:
+        return _to(m, Mode.LAND, i.now)  # it beats our commands
+    m = m._replace(landing=m.landing or i.word is Word.LAND)
+    back = i.seen_s >= (_BACK_S if m.blinds <= 1 else _BACK_AGAIN_S) and i.height is not None
+    if back and (not m.sinking or (i.height or 0.0) > _HIGH_M):
+        return _to(m, Mode.HOVER, i.now, m.landing)
+    sinking = m.sinking or Fault.MOCAP_LOST in i.faults or m.landing or m.blinds > _FLICKERS
+    m = m._replace(sinking=sinking)
+    m, landed = _landed(m, i)
+    late = i.unseen_s > ladder.blind_s or i.now - m.since > 2.0 * ladder.blind_s
+    return _to(m, Mode.OFF, i.now) if landed or late or (i.fallen and not back) else m
+
+
 def _from_land(m: Machine, i: Inputs, worst: Rung, ladder: Ladder) -> Machine:
-    low = i.height is not None and i.height < 0.15 and not i.speed >= 0.3
-    if low or not i.pilot_armed:
-        m = m._replace(low_since=min(m.low_since, i.now))
-        if i.now - m.low_since >= _LANDED_S:
-            return _to(m, Mode.OFF, i.now)
-        return m
-    m = m._replace(low_since=math.inf)
-    # Without a known height the time must do; motors are never cut at a known height.
-    blind = i.height is None and i.now - m.since > ladder.land_s
-    return _to(m, Mode.OFF, i.now) if blind else m
+    m, landed = _landed(m, i)
+    # Without a known height the time must do; motors are never cut at a known height ...
+    over = i.height is None and i.now - m.since > ladder.land_s
+    # ... but after an emergency stop, where the vehicle cannot be brought to sink.
+    stopped = Fault.STOP in m.latched and i.now - m.since > 2.0 * ladder.land_s
+    return _to(m, Mode.OFF, i.now) if landed or over or stopped else m
+
+
+def _landed(m: Machine, i: Inputs) -> tuple[Machine, bool]:
+    """Whether it has been low and still for a while, or hops near the ground, or stands higher."""
+    height = math.inf if i.height is None else i.height
+    still = stands(i.height, i.climb)
+    m = m._replace(
+        low_since=min(m.low_since, i.now) if still else math.inf,
+        near_since=min(m.near_since, i.now) if height < LOW_M else math.inf,
+    )
+    waited = m.lands.calls >= _OBSTACLE_CALLS and i.now - m.lands.called >= _AGAIN_S
+    higher = waited and height < _OBSTACLE_M and abs(i.climb) < STILL_MPS
+    landed = i.now - m.low_since >= LANDED_S or i.now - m.near_since >= _HOPS_S
+    return m, landed or higher
 
 
 def _from_guard(m: Machine, i: Inputs, worst: Rung, ladder: Ladder) -> Machine:
@@ -218,35 +360,42 @@ _MOVES = {
     Mode.TAKEOFF: _from_takeoff,
     Mode.HOVER: _from_hover,
     Mode.POLICY: _from_policy,
+    Mode.BLIND: _from_blind,
     Mode.LAND: _from_land,
     Mode.GUARD: _from_guard,
     Mode.OFF: _from_off,
 }
 
 
-def _act(m: Machine, i: Inputs, worst: Rung, ladder: Ladder) -> tuple[Machine, Actions]:
-    """What the mode asks for now; calls are repeated, for they may get lost."""
+def _act(m: Machine, i: Inputs, ladder: Ladder) -> tuple[Machine, Actions]:
+    """What the mode asks for now; calls are repeated where that does no harm: they may get lost."""
     if m.mode is Mode.POLICY:
-        baseline = m.rung >= Rung.BASELINE
-        actions = Actions(publish=True, slow=m.rung >= Rung.SLOW, baseline=baseline)
+        leaving = not math.isinf(m.leaving)
+        actions = Actions(
+            publish=True, slow=m.rung >= Rung.SLOW, baseline=m.rung >= Rung.BASELINE, rest=leaving
+        )
         return m._replace(published=i.now), actions
+    if m.mode is Mode.BLIND:
+        return m._replace(published=i.now), Actions(publish=True, blind=True, sink=m.sinking)
     due = i.now - m.called >= _REPEAT_S
     waited = i.now - m.published > ladder.hover_wait_s
-    calls: tuple[str, ...] = ()
+    call = ""
     if m.mode is Mode.ARMED and due and not i.pilot_armed:
-        calls = ("enable",)
+        call = "enable"
     elif m.mode is Mode.TAKEOFF and m.calls == 0:
-        calls = ("start",)
+        call = "start"
     elif m.mode is Mode.HOVER and waited and m.calls == 0:
         # After take-off the pilot hovers by itself.
         if m.landing or not math.isinf(m.published):
-            calls = ("force_hover",)
-    elif m.mode is Mode.LAND and due and waited:
-        calls = ("land",)
-    elif m.mode is Mode.GUARD and due:
-        calls = ("trigger_guard",)
-    elif m.mode is Mode.OFF and due and (m.calls < OFF_CALLS or i.pilot_armed):
-        calls = ("off", "disable")
-    if calls:
+            call = "force_hover"
+    elif m.mode is Mode.LAND and (waited or i.guarded):
+        if m.lands.due(i.now, i.climb, i.guarded, _AGAIN_S) and not math.isfinite(m.low_since):
+            call = "land"
+            m = m._replace(lands=m.lands.call(i.now, i.guarded))
+    elif m.mode is Mode.GUARD and due and not i.guarded and i.guardable:
+        call = "trigger_guard"
+    elif m.mode is Mode.OFF and due and (m.calls < OFF_CALLS or i.pilot_armed or i.references):
+        call = "off"
+    if call:
         m = m._replace(called=i.now, calls=m.calls + 1)
-    return m, Actions(calls=calls)
+    return m, Actions(calls=(call,) if call else ())

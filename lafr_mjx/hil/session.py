@@ -50,6 +50,10 @@ class BrokenOffError(RunError):
     """A leg ended early, for the policy lost the vehicle."""
 
 
+class RefusedError(RunError):
+    """A word of the operator's was not followed; it says why."""
+
+
 class Session(Closing):
     """Starts and watches the processes. Use it as a context manager."""
 
@@ -89,7 +93,9 @@ class Session(Closing):
         self.folder = folder
         self.status: dict[str, Any] = {}
         self.events: list[tuple[float, str]] = []
-        self.refused: list[str] = []
+        self.refused: list[str] = []  # legs
+        self.refusals: list[str] = []  # words of the operator's, each with its reason
+        self.landed_by_stop = False  # the emergency stop has seen it stand, motors off
         self.ended: dict[str, Any] | None = None
         self.priority = ""
         self.stood_still_s: float | None = None  # of a patient flight that has ended
@@ -197,12 +203,26 @@ class Session(Closing):
         """Mode of the state machine, as last heard."""
         return str(self.status.get("mode", "disconnected"))
 
-    def wait(self, *modes: str, seconds: float, what: str, unless: tuple[str, ...] = ()) -> str:
-        """Wait until the machine is in one of these modes; raise if it gets into another."""
-        end = self.clock.now() + seconds
+    def wait(
+        self,
+        *modes: str,
+        seconds: float,
+        what: str,
+        unless: tuple[str, ...] = (),
+        word: Word | None = None,
+    ) -> str:
+        """Wait until the machine is in one of these modes; raise if it gets into another.
+
+        With a word of the operator's it is said now, and its refusal is raised, too.
+        """
+        end, before = self.clock.now() + seconds, len(self.refusals)
+        if word is not None:
+            self.say(word)
         while self.clock.now() < end:
             if self.mode in modes:
                 return self.mode
+            if word is not None and len(self.refusals) > before:
+                raise RefusedError(self.refusals[-1])
             if self.mode in unless:
                 raise RunError(f"{what} was broken off; {self.trouble()}")
             self.check_alive()
@@ -363,6 +383,8 @@ class Session(Closing):
             self.last_said = time.monotonic()
         for text in message.get("events", []):
             self.note(str(text))
+            if str(text).startswith("refused: "):
+                self.refusals.append(str(text))
         if "refused" in message:
             self.refused.append(str(message["refused"]))
             self.note(f"refused: {message['refused']}")

@@ -1,12 +1,13 @@
 """The emergency stop: a process of its own, with its own connection to the pilot.
 
-It can cut even if everything else hangs: it needs neither the control process nor the operator's
+It can stop even if everything else hangs: it needs neither the control process nor the operator's
 console nor, once connected, the master. The guard beats a stream of commands; `off` beats all.
 """
 
 from __future__ import annotations
 
 import contextlib
+import math
 import os
 import select
 import struct
@@ -16,7 +17,10 @@ import tty
 from typing import TYPE_CHECKING
 
 from lafr_mjx.hil import messages as m
+from lafr_mjx.hil.emergency_landing import UNKNOWN_GROUND_M, EmergencyLanding, Known
 from lafr_mjx.hil.flight_clock import REAL_TIME
+from lafr_mjx.hil.landing import Heights
+from lafr_mjx.hil.link import PoseReader, motors_armed
 from lafr_mjx.hil.node import LOOPBACK
 from lafr_mjx.hil.transport import open_node, own_name
 
@@ -26,14 +30,22 @@ if TYPE_CHECKING:
     from lafr_mjx.hil.flight_clock import FlightClock
     from lafr_mjx.hil.profile import Profile
 
-_REPEAT_S = 0.05
-_FOR_S = 1.0
+_CUT_REPEAT_S = 0.05
+_CUT_S = 1.0
+_RESTS_S = 2.0  # a vehicle whose motors have been off for so long stands
+_POLL_S = 0.01  # while it brings the vehicle down
+_CALLS = ("trigger_guard", "force_hover", "land", "off")
+_HEARD = {
+    "telemetry": "agiros_msgs/Telemetry",
+    "mocap": "geometry_msgs/PoseStamped",
+    "feedthrough_command": "agiros_msgs/Command",
+}
 _JOYSTICK = "/dev/input/js0"
 _JS_EVENT = struct.Struct("IhBB")
 
 
 class EmergencyStop:
-    """Publishes `trigger_guard`, `land` and `off`, again and again until they must be heard."""
+    """Watches the vehicle, and on a key brings it down by calls to its pilot."""
 
     def __init__(
         self,
@@ -45,48 +57,115 @@ class EmergencyStop:
         self._clock = clock
         self.node = open_node(own_name("stop"), master, host, clock)
         self._topics = {
-            name: self.node.advertise(profile.topic(name), "std_msgs/Empty")
-            for name in ("trigger_guard", "land", "off")
+            name: self.node.advertise(profile.topic(name), "std_msgs/Empty") for name in _CALLS
         }
-        self._pending: list[tuple[float, str]] = []  # due, name
+        self._heard = {
+            name: self.node.subscribe(
+                profile.topic(name),
+                kind,
+                PoseReader(clock) if name == "mocap" else None,
+                idle_s=clock.real_s(3.0),
+            )
+            for name, kind in _HEARD.items()
+        }
+        self._landing = EmergencyLanding(profile)
+        self._heights = Heights()
+        self._mocap_number = -1
+        self._position: tuple[float, ...] | None = None
+        self._changed = -math.inf  # when motion capture last showed something new
+        self._off_since = math.inf  # since when the motors are off
+        self._ground = UNKNOWN_GROUND_M
+        self._cut_until = -math.inf
+        self._cut_next = -math.inf
         self.node.start()
 
     @property
-    def connected(self) -> bool:
+    def reaches(self) -> bool:
         """Whether the pilot listens."""
         return all(topic.subscribers for topic in self._topics.values())
 
-    def stop(self) -> None:
-        """Guard at once; a second later land, for as long as it takes."""
-        now = self._clock.now()
-        guard = [(now + k * _REPEAT_S, "trigger_guard") for k in range(round(_FOR_S / _REPEAT_S))]
-        land = [(now + _FOR_S + 0.5 * k, "land") for k in range(20)]
-        self._pending += guard + land
-        self.poll()
+    @property
+    def connected(self) -> bool:
+        """Whether the pilot listens, and it and motion capture are heard."""
+        return self.reaches and all(self._heard[name].latest for name in ("telemetry", "mocap"))
 
-    def cut(self) -> None:
-        """Motors off, now."""
-        now = self._clock.now()
-        self._pending = [(now + k * _REPEAT_S, "off") for k in range(round(_FOR_S / _REPEAT_S))]
-        self.poll()
+    def stop(self) -> bool:
+        """Guard or hover at once, then land, then motors off; whether the pilot listens.
+
+        A key that nobody hears is not kept: it would act at a moment at which nobody wants it.
+        """
+        reaches = self.reaches
+        if reaches:
+            self._landing.begin(self._clock.now())
+            self.poll()
+        return reaches
+
+    def cut(self) -> bool:
+        """Motors off, now; whether the pilot listens."""
+        reaches = self.reaches
+        if reaches:
+            self._cut_next = self._clock.now()
+            self._cut_until = self._cut_next + _CUT_S
+            self.poll()
+        return reaches
 
     def poll(self) -> float:
-        """Send what is due; real seconds until the next is."""
+        """Send what is due; real seconds until to call this again."""
         now = self._clock.now()
-        due = [name for when, name in self._pending if when <= now]
-        self._pending = [(when, name) for when, name in self._pending if when > now]
-        for name in dict.fromkeys(due):
-            self._topics[name].publish(m.encode("std_msgs/Empty", m.empty()))
-        return min((self._clock.real_s(when - now) for when, _ in self._pending), default=0.1)
+        self._look()
+        if now >= self._cut_next and now < self._cut_until:
+            self._cut_next = now + _CUT_REPEAT_S
+            self._call("off")
+        if not self._landing.done:
+            doing = self._landing.doing
+            for name in self._landing.calls(self._known(now)):
+                self._call(name)
+            if self._landing.doing != doing:
+                print(f"emergency stop: {self._landing.doing}", flush=True)
+        return self._clock.real_s(_POLL_S) if self.busy else 0.1
 
     @property
     def busy(self) -> bool:
-        """Whether something remains to be sent."""
-        return bool(self._pending)
+        """Whether it is at work."""
+        return not self._landing.done or self._clock.now() < self._cut_until
 
     def close(self) -> None:
         """Leave."""
         self.node.close()
+
+    def _call(self, name: str) -> None:
+        self._topics[name].publish(m.encode("std_msgs/Empty", m.empty()))
+
+    def _look(self) -> None:
+        mocap = self._heard["mocap"].latest
+        if mocap is not None and mocap.number != self._mocap_number:
+            self._mocap_number = mocap.number
+            position = tuple(mocap.message.position.tolist())
+            if position != self._position:
+                self._position, self._changed = position, mocap.receipt
+                self._heights.see(mocap.receipt, position[2])
+        telemetry = self._heard["telemetry"].latest
+        off = telemetry is not None and not motors_armed(telemetry.message)
+        self._off_since = min(self._off_since, self._clock.now()) if off else math.inf
+        # Not of one that falls: when the motors have been off for long, and nobody has stopped it.
+        rests = self._clock.now() - self._off_since > _RESTS_S and not self.busy
+        if rests and self._position is not None:
+            self._ground = self._position[2]
+
+    def _known(self, now: float) -> Known:
+        telemetry, stream = (self._heard[n].latest for n in ("telemetry", "feedthrough_command"))
+        return Known(
+            now=now,
+            position=self._position,
+            # One that repeats itself shows nothing.
+            mocap_age=now - self._changed,
+            climb=self._heights.climb(),
+            telemetry_age=now - telemetry.receipt if telemetry else math.inf,
+            armed=telemetry is not None and motors_armed(telemetry.message),
+            guarded=telemetry is not None and bool(telemetry.message.guard_triggered.data),
+            stream_age=now - stream.receipt if stream else math.inf,
+            ground=self._ground,
+        )
 
 
 @contextlib.contextmanager
@@ -116,11 +195,11 @@ def joystick() -> int | None:
         return None
 
 
-def watch(stop: EmergencyStop, once: bool = False) -> None:
-    """Serve keys until standard input ends (or, with `once`, until the first stop is sent).
+def watch(stop: EmergencyStop) -> None:
+    """Serve keys until standard input ends.
 
-    Space or s: guard, then land. K (capital): motors off. A line `stop` or `off` does the same
-    where standard input is a pipe.
+    Space or s: guard or hover, land, motors off. K (capital): motors off. A line `stop` or `off`
+    does the same where standard input is a pipe.
     """
     stick = joystick()
     said = None
@@ -132,12 +211,12 @@ def watch(stop: EmergencyStop, once: bool = False) -> None:
                 print("emergency stop: " + ("ready" if said else "NOT connected"), flush=True)
             ready, _, _ = select.select(sources, [], [], min(0.1, stop.poll()))
             for source in ready:
-                data = os.read(source, 4096)
-                if source == keyboard and not data:
-                    if not once or not stop.busy:
-                        sources.remove(source)
-                        if not stop.busy:
-                            return
+                try:
+                    data = os.read(source, 4096)
+                except OSError:  # a joystick that was pulled out
+                    data = b""
+                if not data:
+                    sources.remove(source)
                     continue
                 _react(stop, data, source == stick)
             if not sources and not stop.busy:
@@ -149,17 +228,13 @@ def _react(stop: EmergencyStop, data: bytes, from_joystick: bool) -> None:
         for at in range(0, len(data) - _JS_EVENT.size + 1, _JS_EVENT.size):
             _, value, kind, _ = _JS_EVENT.unpack_from(data, at)
             if kind == 1 and value:  # a button is pressed; not the initial state (0x81)
-                stop.stop()
-                _say(stop, "STOP: guard, then land")
+                _say(stop.stop(), "STOP: guard, land, motors off")
         return
     if b"K" in data or b"off" in data:
-        stop.cut()
-        _say(stop, "CUT: motors off")
+        _say(stop.cut(), "CUT: motors off")
     elif b" " in data or b"s" in data.lower():
-        stop.stop()
-        _say(stop, "STOP: guard, then land")
+        _say(stop.stop(), "STOP: guard, land, motors off")
 
 
-def _say(stop: EmergencyStop, what: str) -> None:
-    heard = stop.connected
+def _say(heard: bool, what: str) -> None:
     print(what if heard else f"NOT SENT, not connected ({what}): use the transmitter", flush=True)

@@ -16,6 +16,7 @@ import numpy as np
 from lafr_mjx.control.policy import create_policy
 from lafr_mjx.hil import messages as m
 from lafr_mjx.hil.bags import TICK
+from lafr_mjx.hil.blind_descent import BlindDescent
 from lafr_mjx.hil.flyer import Flyer
 from lafr_mjx.hil.legs import Leg, check_leg, load_leg, save_leg, try_leg
 from lafr_mjx.reference.splines import from_waypoints
@@ -38,6 +39,7 @@ def warm_up(profile: Profile) -> None:
     ):
         leg = load_leg(save_leg(Path(folder), leg))
     flyer = _fly(leg, profile)
+    _fly_blind()
     check_leg(leg, profile)
     try_leg(leg, flyer.observations)
     for kind in m.AGIROS_DIGESTS:
@@ -45,6 +47,16 @@ def warm_up(profile: Profile) -> None:
     m.message_class(TICK)
     m.decode("std_msgs/Bool", m.encode("std_msgs/Bool", m.boolean(True)))
     socket.getaddrinfo("127.0.0.1", 0, socket.AF_INET, socket.SOCK_STREAM)
+
+
+def _fly_blind() -> None:
+    """Begin to, and a few ticks of it."""
+    blind, state = BlindDescent(), State(np.zeros(3), np.zeros(3), np.eye(3), np.zeros(3))
+    for k in range(20):
+        blind.see(state, CONTROL_DT * k, airborne=True)
+    blind.begin(CONTROL_DT * 24, CONTROL_DT * 20, 0.0)
+    for k in range(24, 40):
+        blind.log.add(CONTROL_DT * k, blind.tick(CONTROL_DT * k, descend=True))
 
 
 def _fly(leg: Leg, profile: Profile) -> Flyer:

@@ -28,6 +28,7 @@ NAME = "/rosbridge_websocket"
 FROM_PILOT = {
     "state": "agiros_msgs/QuadState",
     "telemetry": "agiros_msgs/Telemetry",
+    "mpc_command": "agiros_msgs/Command",
 }
 TO_PILOT = {
     "feedthrough_command": "agiros_msgs/Command",

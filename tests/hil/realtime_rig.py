@@ -73,9 +73,9 @@ class Breakable(Session):
 class Flight:
     """A session that can be brought into the air again and again."""
 
-    def __init__(self, folder, kind=Session):
+    def __init__(self, folder, kind=Session, scenario="wind5"):
         folder.mkdir(exist_ok=True)
-        self.session = kind(PROFILE, folder, scenario="wind5", patient=PATIENT)
+        self.session = kind(PROFILE, folder, scenario=scenario, patient=PATIENT)
         self.clock = self.session.clock
         self.folder = folder
         self.machine = machine()
@@ -175,8 +175,9 @@ class Flight:
 class Hangar:
     """Flights one after the other on one session, as long as it is usable."""
 
-    def __init__(self, folders, kind=Session):
+    def __init__(self, folders, kind=Session, scenario="wind5"):
         self._folders, self._kind, self._flight = folders, kind, None
+        self._scenario = scenario
 
     def __call__(self):
         """The session, or a new one."""
@@ -184,7 +185,7 @@ class Hangar:
             self._flight.close()
             self._flight = None
         if self._flight is None:
-            self._flight = Flight(self._folders.mktemp("hil"), self._kind)
+            self._flight = Flight(self._folders.mktemp("hil"), self._kind, self._scenario)
         return self._flight
 
     def close(self):

@@ -58,7 +58,8 @@ class SimFlight:
         self._heard = Heard(
             state=None, state_stamp=-math.inf, state_receipt=-math.inf, state_number=-1,
             mocap_position=None, mocap_receipt=-math.inf, mocap_number=-1,
-            telemetry_receipt=-math.inf, armed=False, guard=False, voltage=math.nan,
+            telemetry_receipt=-math.inf, armed=False, guard=False, references=0,
+            voltage=math.nan, battery_receipt=-math.inf, own_command=None, own_number=-1,
             clock_skew=0.0, wall_skew=0.001, subscribed=True, connected=False,
             master_seen=START, intruders=(),
         )  # fmt: skip
@@ -121,9 +122,12 @@ class SimFlight:
                     state_number=heard.state_number + 1, clock_skew=self._clock.skew,
                 )  # fmt: skip
             heard = heard._replace(
-                telemetry_receipt=receipt, armed=report.armed, guard=report.guard,
-                voltage=report.voltage, connected=True,
+                telemetry_receipt=receipt, armed=report.armed and report.bridge != "debug",
+                guard=report.guard, references=report.references, connected=True,
+                own_command=report.command, own_number=heard.own_number + 1,
             )  # fmt: skip
+        if report.battery is not None:
+            heard = heard._replace(voltage=report.battery, battery_receipt=receipt)
         stamp = -math.inf if report.mocap is None else report.mocap.stamp
         old = stamp <= self._mocap_stamp and receipt - self._heard.mocap_receipt < 1.0
         self.mocap_outdated += old and report.mocap is not None
@@ -155,7 +159,7 @@ class SimFlight:
                 self.drone.feedthrough(self.time, sent)
         for name in decision.calls:
             self.calls.append((self.time, name))
-            self.drone.call(self.time, "enable" if name == "disable" else name, name == "enable")
+            self.drone.call(self.time, name, name == "enable")
         self.logic.prepare()
         self.history.append((self.time, decision.mode, decision.faults, sent, self.truth))
 

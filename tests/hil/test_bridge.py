@@ -230,7 +230,8 @@ def test_state_to_command_and_calls_through_the_bridge(both):
     link, pilot, _ = both
     hears(link, pilot)
     heard = link.heard()
-    assert heard.armed and heard.voltage == 16.0 and heard.subscribed
+    assert heard.armed and heard.subscribed
+    assert np.isnan(heard.voltage), "the telemetry's counts for nothing"
     assert time.monotonic() - heard.state_stamp < 0.5
     wait_for(lambda: time.monotonic() - link.heard().master_seen < 2.0, what="rosapi's answers")
     assert link.heard().intruders == ()
@@ -242,8 +243,6 @@ def test_state_to_command_and_calls_through_the_bridge(both):
     assert not got.is_single_rotor_thrust
     link.call("enable")
     wait_for(lambda: pilot.enable.latest and pilot.enable.latest.message.data, what="enable")
-    link.call("disable")
-    wait_for(lambda: not pilot.enable.latest.message.data, what="disable")
     link.call("trigger_guard")
     wait_for(lambda: pilot.calls["trigger_guard"].latest, what="the guard")
     tape = {topic for topic, *_ in link.drain()}

@@ -80,6 +80,11 @@ def sound(draw):
         message = state
     elif name.endswith("PoseStamped"):
         message = messages.message_class(name)(draw(headers()), state.pose)
+    elif name.endswith("Command"):
+        message = messages.message_class(name)(
+            draw(headers()), draw(NUMBERS), draw(st.booleans()), draw(NUMBERS),
+            state.velocity.linear, np.array(draw(st.lists(NUMBERS, min_size=4, max_size=4)), float),
+        )  # fmt: skip
     else:
         message = messages.message_class(name)(
             draw(headers()), draw(NUMBERS), messages.text(draw(TEXTS)),
@@ -147,7 +152,10 @@ def test_the_usual_message_is_decoded_here():
         16.0,
     )  # fmt: skip
     pose = m.pose_stamped([1, 2, 3], [1, 0, 0, 0], 5.0)
-    made = dict(zip(sorted(FAST), (state, telemetry, pose), strict=True))
+    command = m.message_class("agiros_msgs/Command")(
+        m.header(5.0, 3), 5.0, True, 9.81, m.vector([1, 2, 3]), np.arange(4.0)
+    )
+    made = dict(zip(sorted(FAST), (command, state, telemetry, pose), strict=True))
     for name, message in made.items():
         assert same(FAST[name](m.encode(name, message)), generic(name, m.encode(name, message)))
 
@@ -164,6 +172,31 @@ def test_a_command_has_the_same_bytes(sequence, wall, command):
     )  # fmt: skip
     expected = messages.encode("agiros_msgs/Command", message)
     assert fast_messages.command_bytes(sequence, wall, tuple(command)) == expected
+
+
+def test_our_own_bytes_of_a_command_are_decoded_here():
+    """The emergency stop hears whether somebody streams."""
+    data = fast_messages.command_bytes(7, 12.5, (9.81, 1.0, 2.0, 3.0))
+    got = FAST["agiros_msgs/Command"](data)
+    assert got is not None and (got.collective_thrust, got.bodyrates.z) == (9.81, 3.0)
+
+
+# ------------------------------------------------------------------ what is read of a telemetry
+
+
+@pytest.mark.parametrize(
+    ("bridge", "armed", "motors"),
+    [("sbus", True, True), ("sbus", False, False), ("debug", True, False), ("DEBUG", True, False),
+     ("BridgeDebug", True, False), ("", True, True)],
+)  # fmt: skip
+def test_a_debug_bridge_is_not_armed(bridge, armed, motors):
+    m = messages
+    telemetry = m.message_class("agiros_msgs/Telemetry")(
+        m.header(5.0), 5.0, m.text(bridge), m.boolean(armed), m.boolean(False), 0, 0.0, 0.0,
+        state_message(5.0, [0] * 3, [1, 0, 0, 0], [0] * 3, [0] * 3), 16.0,
+    )  # fmt: skip
+    name = "agiros_msgs/Telemetry"
+    assert link.motors_armed(m.decode(name, m.encode(name, telemetry))) is motors
 
 
 # ------------------------------------------------------------------ what is read of a state
@@ -213,4 +246,4 @@ def test_a_number_that_is_none_is_refused(bad, which):
 def test_a_pose_that_cannot_be_is_refused(position, quaternion):
     pose = messages.pose_stamped(position, quaternion, 1.0)
     with pytest.raises(messages.MalformedError):
-        link._PoseReader()(pose)
+        link.PoseReader()(pose)

@@ -141,16 +141,16 @@ class Case(NamedTuple):
 
     begin: Any
     fault: Fault | None
-    first: str  # mode that follows: hover, guard; or baseline: the policy flies no more
+    first: str  # mode that follows: hover, guard, blind; or baseline: the policy flies no more
     bound: float  # s, until the last command of ours (baseline: of the policy's)
     end: str = "off"  # hover: waits for the operator; policy: the flight goes on
 
 
 CASES = {
     "motion capture stale": Case(
-        inject("mocap-drop@+0"), Fault.MOCAP_STALE, "hover", LIMITS.mocap_stale_s),
+        inject("mocap-drop@+0"), Fault.MOCAP_STALE, "blind", LIMITS.mocap_stale_s),
     "motion capture frozen": Case(
-        inject("mocap-freeze@+0"), Fault.MOCAP_FROZEN, "hover", LIMITS.mocap_frozen_s),
+        inject("mocap-freeze@+0"), Fault.MOCAP_FROZEN, "blind", LIMITS.mocap_frozen_s),
     "motion capture jumps": Case(
         inject("mocap-jump@+0"), Fault.MOCAP_JUMP, "hover", 0.0, "hover"),
     "tick late by one period": Case(late(1), Fault.DEADLINE, "baseline", 0.0, "hover"),
@@ -189,6 +189,8 @@ CASES = {
     "operator's console gone": Case(around(console=False), Fault.CONSOLE, "hover", 0.0),
     "learner silent": Case(around(learner_age=61.0), Fault.LEARNER, "hover", 0.0),
     "battery low": Case(inject("voltage@+0"), Fault.VOLTAGE, "hover", 0.0),
+    "battery silent": Case(
+        inject("battery-stop@+0"), Fault.BATTERY, "hover", LIMITS.battery_s),
     "pilot's guard": Case(inject("guard@+0"), Fault.GUARDED, "guard", 0.0),
 }  # fmt: skip
 _only = os.environ.get("LAFR_HIL_ONLY", "")
@@ -222,10 +224,9 @@ def test_fault(flight, name, where, attempt):
         assert case.fault in seen, seen
         modes = [mode for _, mode, *_ in ticks if mode is not Mode.POLICY]
         assert modes[0] is Mode(case.first)
-        reaction = sim.left_policy() - begin
-        if not sim.deliver:  # none leaves anyway: when we see that
-            in_policy = [t for t, mode, *_ in ticks if mode is Mode.POLICY]
-            reaction = in_policy[-1] - begin
+        # The last command of the policy's; where none leaves anyway, when we see that.
+        in_policy = [t for t, mode, *_ in ticks if mode is Mode.POLICY]
+        reaction = max(in_policy, default=begin) - begin
     # One cycle of the vehicle, for the fault begins between two of our ticks.
     assert reaction <= case.bound + CYCLE_S + 1e-6
     fault_table.note("simulated", name, where, max(0.0, reaction), case.bound, case.end)
@@ -373,25 +374,6 @@ def test_tilt_trips_at_the_first_tick_beyond_its_time(flight, where, degrees, li
     (seconds, reaction) = spans[0]
     assert limit - 1e-6 < reaction <= limit + 2 * TICK_S
     assert seconds >= limit - CYCLE_S, "a shorter tilt is within the plan"
-
-
-@pytest.mark.parametrize("attempt", range(REPEATS))
-@pytest.mark.parametrize("where", WHERE)
-def test_motion_capture_lost_for_500_ms_is_the_guard(flight, where, attempt):
-    for seconds, mode in ((LIMITS.mocap_lost_s - 0.02, Mode.HOVER), (0.53, Mode.GUARD)):
-        sim = flight(where, 5, attempt)
-        begin = sim.time
-        inject(f"mocap-drop@+0:{seconds:.3f}")(sim)
-        sim.run(0.6)
-        assert sim.mode is mode
-        guarded = [t - begin for t, m, *_ in sim.history if m is Mode.GUARD]
-        if mode is Mode.GUARD:
-            assert LIMITS.mocap_lost_s - CYCLE_S < guarded[0] <= LIMITS.mocap_lost_s + TICK_S + 1e-6
-            fault_table.note(
-                "simulated", "motion capture gone", where, guarded[0], LIMITS.mocap_lost_s, "off"
-            )
-            assert sim.run(30.0, lambda s=sim: s.mode is Mode.OFF)
-        assert sim.drone.crashed == ""
 
 
 @pytest.mark.parametrize("where", WHERE)

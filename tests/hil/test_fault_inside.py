@@ -61,7 +61,7 @@ def hangar(tmp_path_factory):
 def test_fault(hangar, name, where, attempt):
     case, flight = CASES[name], hangar()
     session, seen = fly_until_a_moment(flight, where, attempt, name)
-    modes = ("hover", "guard", "land")
+    modes = ("hover", "guard", "blind", "land")
     if case.injected:  # both begin at the same moment
         session.clock.sleep_until(flight.inject(case.injected) + AHEAD_S)
     begin = session.break_control(case.kind)

@@ -9,7 +9,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from lafr_mjx import so3
-from lafr_mjx.hil.faults import Fault, Readings, Watch, watch
+from lafr_mjx.hil.faults import Fault, Readings, Rung, Watch, watch
 from lafr_mjx.hil.profile import load_profile
 from lafr_mjx.types import State
 
@@ -27,9 +27,9 @@ def readings(**changes):
     good = Readings(
         now=100.0, state=state(), state_age=0.005, mocap_number=1, mocap_age=0.005,
         mocap_receipt=99.995, mocap_position=np.array([0.0, 0.0, 1.5]), telemetry_age=0.005,
-        subscribed=True, master_age=0.3, clock_skew=0.0, intruder=False, voltage=16.0, guard=False,
-        reference=np.array([0.0, 0.0, 1.5]), late=0, not_finite=False, clamped=False,
-        learner_age=0.1, console=True, stop=False,
+        subscribed=True, master_age=0.3, clock_skew=0.0, intruder=False, voltage=16.0,
+        battery_age=0.1, guard=False, reference=np.array([0.0, 0.0, 1.5]), late=0,
+        not_finite=False, clamped=False, learner_age=0.1, console=True, stop=False,
     )  # fmt: skip
     return good._replace(**changes)
 
@@ -50,6 +50,7 @@ SIMPLE = [
     ("master_age", LIMITS.master_s, Fault.MASTER),
     ("clock_skew", LIMITS.clock_skew_s, Fault.CLOCK),
     ("learner_age", LIMITS.learner_s, Fault.LEARNER),
+    ("battery_age", LIMITS.battery_s, Fault.BATTERY),
 ]
 
 
@@ -188,11 +189,32 @@ def test_frozen_position_with_fresh_messages():
             seen.append(k)
         if Fault.MOCAP_LOST in found:
             break
-    # First seen at 0 - 5 ms: beyond 60 ms at the third tick after it; lost beyond 500 ms.
+    # First seen at 0 - 5 ms: beyond 60 ms at the third tick after it; lost beyond 200 ms.
     assert seen[0] == 3
-    assert k == 25
+    assert k == 10
+    # When it last showed a new one: the first that repeats itself may be a tick older.
+    assert memory.mocap_changed == pytest.approx(100.0 - 0.005 - DT)
     memory, found = watch(memory, mocap(99, (0, 0, 1.5001), 101.0), PROFILE)
     assert Fault.MOCAP_FROZEN not in found
+
+
+def test_when_motion_capture_last_showed_something_new():
+    memory = Watch()
+    for k in range(5):
+        memory, _ = watch(memory, mocap(k, (0, 0, 1.5 + 1e-3 * k), 100.0 + k * DT), PROFILE)
+        assert memory.mocap_changed == pytest.approx(100.0 + k * DT - 0.005)
+    newest = memory.mocap_changed
+    for k in range(5, 9):
+        same = mocap(4, (0, 0, 1.504), 100.0 + k * DT)  # nothing came
+        memory, _ = watch(memory, same._replace(mocap_receipt=newest), PROFILE)
+        assert memory.mocap_changed == newest
+
+
+def test_only_unseen_vehicles_lead_to_a_blind_descent():
+    blind = {fault for fault in Fault if fault.rung is Rung.BLIND}
+    assert blind == {Fault.MOCAP_STALE, Fault.MOCAP_FROZEN, Fault.MOCAP_LOST}
+    assert Fault.BATTERY.rung is Rung.LAND
+    assert max(Rung) is Rung.BLIND
 
 
 def test_clamping_must_repeat():

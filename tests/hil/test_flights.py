@@ -52,8 +52,11 @@ def test_a_whole_flight_on_the_baseline(flight):
     assert sim.logic.over and not sim.drone.pilot.armed and sim.drone.crashed == ""
     assert sim.truth[2] == pytest.approx(GROUND_M, abs=0.01)
     names = [name for _, name in sim.calls]
-    assert names[0] == "enable" and "start" in names and names[-2:] == ["off", "disable"]
+    assert names[0] == "enable" and "start" in names and names[-1] == "off"
+    assert names.count("land") <= 2, "once, and once more where the guard's floor stops it"
+    assert "disable" not in names and "trigger_guard" not in names
     assert not any("fault" in text for _, text in sim.events), sim.events
+    assert sim.logic.down
 
 
 def test_two_legs_with_a_lap_between(flight):

@@ -1,10 +1,15 @@
 # pyright: reportOptionalMemberAccess=false, reportArgumentType=false
 """Profiles: the shipped ones are good, and each kind of nonsense is named."""
 
+import dataclasses
+
 import numpy as np
 import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
 
 from lafr_mjx.errors import InputError
+from lafr_mjx.hil.operator import checklist
 from lafr_mjx.hil.profile import check_vehicle, load_profile
 from lafr_mjx.plant.vehicle import load_vehicle
 from lafr_mjx.resources import data_folder
@@ -39,8 +44,20 @@ def test_shipped_profiles(name):
         ("thrust_max_mps2 = 25.0", "thrust_max_mps2 = 9.0", "thrust_max_mps2"),
         ("thrust_max_mps2 = 25.0", "thrust_max_mps2 = 26.0", "takes"),
         ("state_age_s = 0.05", "state_age_s = 0.06", "<= 0.05"),
-        ("mocap_lost_s = 0.5", "mocap_lost_s = 0.1\nmocap_stale_s = 0.1", "TOML"),
+        ("mocap_lost_s = 0.2", "mocap_lost_s = 0.1\nmocap_stale_s = 0.1", "TOML"),
+        ("mocap_lost_s = 0.2", "mocap_lost_s = 0.05", ">= 0.1"),
         ("mocap_stale_s = 0.06", "mocap_stale_s = 0.1", None),
+        ("battery_s = 2.0", "", "limits.battery_s"),
+        ("battery_s = 2.0", "battery_s = 0.1", ">= 0.5"),
+        ("voltage_most_v = 17.2", "voltage_most_v = 14.8", "above 'voltage_preflight_v'"),
+        ("voltage_most_v = 17.2", "", "limits.voltage_most_v"),
+        ("guard = true", "guard = 1", "pilot.guard"),
+        ("guard = true", "", "pilot.guard"),
+        ("guard = true", "guard = false", None),
+        ("blind_s = 2.85", "blind_s = 0.5", ">= 2.4"),
+        ("blind_s = 2.85", "", "ladder.blind_s"),
+        ("rest_s = 3.0", "rest_s = -1.0", "ladder.rest_s"),
+        ("rest_s = 3.0", "", "ladder.rest_s"),
         ("tracking_baseline_m = 0.9", "tracking_baseline_m = 0.5", "above 'tracking_slow_m'"),
         ("hover_wait_s = 0.14", "hover_wait_s = 0.11", "time-out"),
         ("low_m = [-8.5, -4.5, 0.6]", "low_m = [-9.0, -4.5, 0.6]", "guard box"),
@@ -69,6 +86,39 @@ def test_nonsense_is_named(tmp_path, old, new, told):
     assert told in str(caught.value)
     assert "drone.toml" in str(caught.value)
     assert "\n" not in str(caught.value)
+
+
+@settings(deadline=None)
+@given(st.tuples(st.floats(-20, 20), st.floats(-20, 20), st.floats(-1, 10)))
+def test_the_guard_is_called_well_inside_of_its_box_only(position):
+    pilot = load_profile("sim").pilot
+    to_sides = min(np.min(position - pilot.guard_low), np.min(pilot.guard_high - position))
+    if pilot.guards(position):
+        assert to_sides >= 0.1 - 1e-9
+    else:
+        assert to_sides <= 0.1 + 1e-9
+    assert not dataclasses.replace(pilot, guard=False).guards(position)
+
+
+@pytest.mark.parametrize("name", SHIPPED)
+def test_a_hover_anywhere_within_the_fence_can_be_guarded(name):
+    profile = load_profile(name)
+    for corner in (profile.fence.low + 0.01, profile.fence.high - 0.01):
+        assert profile.pilot.guards(corner)
+    for odd in (np.nan, np.inf):
+        assert not profile.pilot.guards((0.0, 0.0, odd))
+
+
+def test_the_checklist_has_the_figures_of_the_profile():
+    profile = load_profile("kingfisher")
+    lines = checklist(profile)
+    assert not any("<" in line or ">" in line for line in lines)
+    for told in ("/mocap/kingfisher/pose", "/kingfisher/mavros/battery", "[13.0, 8.0, 5.0]"):
+        assert sum(told in line for line in lines) == 1, told
+    pilot = dataclasses.replace(profile.pilot, guard=False)
+    assert any(
+        "has no guard" in line for line in checklist(dataclasses.replace(profile, pilot=pilot))
+    )
 
 
 def test_unknown_drone_names_the_shipped_ones():

@@ -122,7 +122,7 @@ def test_drone_process_killed(session):
     session.process("drone").kill()
     with pytest.raises(RunError, match="drone process has ended"):
         session.wait("nowhere", seconds=5.0, what="nothing")
-    wait_for(lambda: session.mode in ("hover", "guard", "land"), 2.0, "leaving the policy")
+    wait_for(lambda: session.mode in ("hover", "guard", "blind", "land"), 2.0, "leaving the policy")
 
 
 def test_a_session_that_ends_while_its_control_process_hangs(tmp_path, monkeypatch):
@@ -135,7 +135,8 @@ def test_a_session_that_ends_while_its_control_process_hangs(tmp_path, monkeypat
     finally:
         session.close()
     assert "the emergency stop lands" in (tmp_path / "events.txt").read_text()
-    assert drone_log(session)[-1][1][0] == "land" and not crashed(session)
+    assert drone_log(session)[-1][1][1] == "disarmed" and not crashed(session)
+    assert session.down
 
 
 def test_a_killed_learner_the_drone_laps_on_hovers_lands(tmp_path, capsys):

@@ -1,6 +1,7 @@
 # pyright: reportOptionalMemberAccess=false, reportArgumentType=false
 """The safety state machine: what no sequence of events may do, and what every fault must do."""
 
+import itertools
 import math
 
 import pytest
@@ -9,7 +10,7 @@ from hypothesis import strategies as st
 
 from lafr_mjx.hil.faults import AIRBORNE_ONLY, Fault, Rung
 from lafr_mjx.hil.profile import load_profile
-from lafr_mjx.hil.safety import SAFE, Actions, Inputs, Machine, Mode, Word, step
+from lafr_mjx.hil.safety import IN_AIR, SAFE, Actions, Inputs, Machine, Mode, Word, refusal, step
 
 LADDER = load_profile("sim").ladder
 DT = 0.02
@@ -26,8 +27,16 @@ event = st.builds(
     ready=st.sampled_from([True, True, False]),
     pilot_armed=st.booleans(),
     height=st.sampled_from([None, 0.0, 0.5, 1.2]),
+    climb=st.sampled_from([0.0, -0.5, 0.4, math.nan]),
     speed=st.sampled_from([0.0, 0.1, 1.0, 7.0, math.nan]),
-    done=st.sampled_from([False, False, True]),
+    guarded=st.sampled_from([False, False, True]),
+    guardable=st.booleans(),
+    reachable=st.sampled_from([True, True, False]),
+    seen_s=st.sampled_from([0.0, 0.04, 1.0]),
+    unseen_s=st.sampled_from([0.0, 0.1, 0.3, 4.0]),
+    fallen=st.sampled_from([False, False, True]),
+    references=st.sampled_from([0, 1]),
+    resting=st.booleans(),
     ticks=st.integers(1, 80),
 )
 
@@ -51,8 +60,8 @@ def run(events, machine=None, now=100.0):
 
 def flying(now=100.0):
     """A machine in POLICY, brought there by the operator's words."""
-    good = {"faults": frozenset(), "connected": True, "ready": True, "done": False}
-    ground = {**good, "pilot_armed": True, "height": 0.0, "speed": 0.0}
+    good = {"faults": frozenset(), "connected": True, "ready": True}
+    ground = {**good, "pilot_armed": True, "height": 0.0, "speed": 0.0, "climb": 0.0}
     air = {**ground, "height": 1.0}
     ticks = run(
         [
@@ -95,16 +104,19 @@ def test_policy_needs_preflight_and_every_word(events):
 
 @settings(deadline=None, max_examples=400)
 @given(st.lists(event, max_size=25))
-def test_commands_leave_in_policy_only_and_never_beside_a_call(events):
+def test_commands_leave_in_policy_and_blind_only_and_never_beside_a_call(events):
     last_published = -math.inf
     for inputs, _, after, actions in run(events):
-        assert actions.publish == (after.mode is Mode.POLICY)
+        assert actions.publish == (after.mode in (Mode.POLICY, Mode.BLIND))
+        assert actions.blind == (after.mode is Mode.BLIND)
         if actions.publish:
             assert actions.calls == ()
             last_published = inputs.now
         # The pilot would not obey these while it still follows the stream of commands.
-        if {"force_hover", "land"} & set(actions.calls):
+        if {"force_hover", "land"} & set(actions.calls) and not inputs.guarded:
             assert inputs.now - last_published > LADDER.hover_wait_s
+        if "trigger_guard" in actions.calls:
+            assert inputs.guardable and not inputs.guarded
         if actions.baseline or actions.slow:
             assert actions.publish
 
@@ -116,7 +128,7 @@ def test_a_serious_fault_ends_policy_in_the_same_tick_and_needs_a_new_word(event
         serious = [f for f in inputs.faults if f.rung >= Rung.HOVER]
         if before.mode is Mode.POLICY and serious:
             assert after.mode in SAFE
-            assert not actions.publish
+            assert not actions.publish or actions.blind
             assert after.latched >= set(serious)
         if before.mode is not Mode.POLICY and after.mode is Mode.POLICY:
             assert inputs.word is Word.POLICY
@@ -135,16 +147,40 @@ def test_motors_start_on_the_word_only_and_off_always_works(events):
             assert after.mode is Mode.TAKEOFF and inputs.word is Word.TAKEOFF
         if inputs.word is Word.OFF and before.mode not in (Mode.DISCONNECTED, Mode.PREFLIGHT):
             assert after.mode is Mode.OFF
-        # Motors are never cut at a known height but by the operator.
+        # Motors are never cut at a known height but by the operator, also by the stop.
         cut = after.mode is Mode.OFF and before.mode is Mode.LAND and inputs.word is not Word.OFF
-        if cut and inputs.pilot_armed:
+        unseen = Fault.MOCAP_LOST in inputs.faults or Fault.STOP in before.latched
+        if cut and inputs.pilot_armed and not unseen and not inputs.last_height < 0.15:
             assert inputs.height is None or inputs.height < 0.15
+        assert "disable" not in actions.calls
 
 
-@pytest.mark.parametrize("fault", [f for f in Fault if f.rung >= Rung.HOVER])
+@settings(deadline=None, max_examples=400)
+@given(st.lists(event, max_size=25))
+def test_land_is_called_once_and_again_only_if_it_does_not_sink(events):
+    called, guarded = None, False
+    for inputs, _, after, actions in run(events):
+        if after.mode is not Mode.LAND:
+            called = None
+        elif "land" in actions.calls:
+            if called is not None:
+                assert inputs.climb > -0.15
+                assert inputs.now - called > 1.0 or (inputs.guarded and not guarded)
+            called, guarded = inputs.now, inputs.guarded
+
+
+@settings(deadline=None, max_examples=200)
+@given(st.lists(event, max_size=25))
+def test_motors_that_somebody_switched_off_end_the_flight(events):
+    for inputs, before, after, actions in run(events):
+        if before.mode in IN_AIR and not inputs.pilot_armed:
+            assert after.mode is Mode.OFF and not actions.publish
+
+
+@pytest.mark.parametrize("fault", [f for f in Fault if Rung.HOVER <= f.rung < Rung.BLIND])
 def test_a_fault_that_stays_ends_on_the_ground_in_bounded_time(fault):
     machine, now, air = flying()
-    state = {**air, "word": None, "faults": frozenset({fault})}
+    state = {**air, "word": None, "faults": frozenset({fault}), "guarded": fault is Fault.GUARDED}
     bound = LADDER.hover_wait_s + LADDER.hover_s + LADDER.guard_s + 3 * DT
     ticks = run([{**state, "ticks": int(bound / DT) + 2}], machine, now)
     modes = [after.mode for _, _, after, _ in ticks]
@@ -155,10 +191,84 @@ def test_a_fault_that_stays_ends_on_the_ground_in_bounded_time(fault):
     assert "off" in {call for *_, actions in landed for call in actions.calls}
 
 
-@pytest.mark.parametrize("fault", [Fault.MOCAP_LOST, Fault.LINK])
-def test_landing_without_a_known_height_ends_in_off(fault):
+UNSEEN = {"word": None, "height": None, "climb": math.nan, "seen_s": 0.0, "last_height": 1.0}
+LOST = frozenset({Fault.MOCAP_STALE, Fault.MOCAP_LOST})
+
+
+@pytest.mark.parametrize("mode", [Mode.TAKEOFF, Mode.HOVER, Mode.POLICY, Mode.LAND, Mode.GUARD])
+def test_unseen_it_is_flown_blind_from_every_mode(mode):
     machine, now, air = flying()
-    state = {**air, "word": None, "faults": frozenset({fault}), "height": None}
+    state = {**air, **UNSEEN, "faults": frozenset({Fault.MOCAP_STALE}), "unseen_s": 0.07}
+    ticks = run([{**state, "ticks": 5}], machine._replace(mode=mode, since=now), now)
+    assert all(after.mode is Mode.BLIND for _, _, after, _ in ticks)
+    landing = mode in (Mode.LAND, Mode.GUARD)
+    assert all(actions.blind for *_, actions in ticks)
+    assert all(actions.sink == landing for *_, actions in ticks[1:])
+    sinks = run([{**state, "faults": LOST, "unseen_s": 0.3, "ticks": 5}], ticks[-1][2], now + 0.1)
+    assert all(actions.sink for *_, actions in sinks)
+    late = {**state, "faults": LOST, "unseen_s": LADDER.blind_s + 0.01, "ticks": 1}
+    assert run([late], sinks[-1][2], now + 3.0)[-1][2].mode is Mode.OFF
+    fallen = {**state, "faults": LOST, "unseen_s": 1.0, "fallen": True, "ticks": 1}
+    assert run([fallen], sinks[-1][2], now + 1.0)[-1][2].mode is Mode.OFF
+
+
+@pytest.mark.parametrize(
+    ("sank", "height", "end"),
+    [(False, 1.0, Mode.HOVER), (False, 0.3, Mode.HOVER), (True, 0.8, Mode.HOVER),
+     (True, 0.3, Mode.BLIND)],
+)  # fmt: skip
+def test_seen_again_it_hovers_unless_it_is_nearly_down(sank, height, end):
+    machine, now, air = flying()
+    lost = {**air, **UNSEEN, "faults": LOST if sank else LOST - {Fault.MOCAP_LOST}, "ticks": 3}
+    machine = run([lost], machine, now)[-1][2]
+    back = {**air, "word": None, "height": height, "climb": -0.5, "ticks": 1}
+    assert run([{**back, "seen_s": 0.02}], machine, now + 0.1)[-1][2].mode is Mode.BLIND
+    assert run([{**back, "seen_s": 0.06}], machine, now + 0.1)[-1][2].mode is end
+
+
+@pytest.mark.parametrize(
+    ("height", "climb", "after_s"), [(1.2, 0.0, 0.0), (1.2, -0.5, 0.0), (0.4, -0.5, 1.0)]
+)
+def test_unseen_under_the_guard_the_motors_go_off(height, climb, after_s):
+    """It beats our commands and flies by a guess; only a landing that is nearly over goes on."""
+    machine, now, air = flying()
+    state = {**air, **UNSEEN, "faults": LOST, "guarded": True, "last_height": height,
+             "last_climb": climb}  # fmt: skip
+    for seconds, mode in ((after_s - 0.05, Mode.LAND), (after_s + 0.05, Mode.OFF)):
+        tick = {**state, "unseen_s": max(0.21, seconds), "ticks": 1}
+        if after_s or mode is Mode.OFF:
+            landing = machine._replace(mode=Mode.LAND, since=now)
+            assert run([tick], landing, now + 0.1)[-1][2].mode is mode
+
+
+def test_whom_we_do_not_reach_we_cannot_fly_blind():
+    machine, now, air = flying()
+    faults = frozenset({Fault.MOCAP_STALE, Fault.STATE_STALE})
+    state = {**air, **UNSEEN, "faults": faults, "reachable": False, "ticks": 20}
+    assert run([state], machine, now)[-1][2].mode is Mode.HOVER
+
+
+@pytest.mark.parametrize("fault", [Fault.STOP, Fault.TILT, Fault.OUTSIDE])
+def test_where_the_guard_would_be_lost_it_hovers_and_lands(fault):
+    machine, now, air = flying()
+    state = {**air, "word": None, "faults": frozenset({fault}), "guardable": False, "ticks": 30}
+    ticks = run([state], machine, now)
+    calls = [call for *_, actions in ticks for call in actions.calls]
+    assert calls == ["force_hover", "land"]
+
+
+def test_a_take_off_that_never_began_is_switched_off():
+    machine, now, air = flying()
+    machine = machine._replace(mode=Mode.TAKEOFF, since=now)
+    state = {**air, "word": Word.LAND, "height": 0.0, "last_height": 0.0, "references": 0,
+             "ticks": 1}  # fmt: skip
+    assert run([state], machine, now)[-1][2].mode is Mode.OFF, "land would end the pilot"
+
+
+def test_landing_without_a_known_height_ends_in_off():
+    machine, now, air = flying()
+    state = {**air, "word": None, "faults": frozenset({Fault.LINK}), "height": None,
+             "climb": math.nan}  # fmt: skip
     seconds = LADDER.hover_s + LADDER.guard_s + LADDER.land_s + 1.0
     ticks = run([{**state, "ticks": int(seconds / DT)}], machine, now)
     assert ticks[-1][2].mode is Mode.OFF
@@ -166,7 +276,7 @@ def test_landing_without_a_known_height_ends_in_off(fault):
 
 def test_after_a_fault_the_word_counts_only_when_the_link_was_stable():
     machine, now, air = flying()
-    bad = {**air, "word": None, "faults": frozenset({Fault.MOCAP_STALE})}
+    bad = {**air, "word": None, "faults": frozenset({Fault.MOCAP_JUMP})}
     ticks = run([{**bad, "ticks": 5}, {**air, "word": None, "ticks": 24}], machine, now)
     machine, now = ticks[-1][2], ticks[-1][0].now
     assert machine.mode is Mode.HOVER
@@ -206,18 +316,104 @@ def test_rungs_within_policy():
     assert machine.mode is Mode.HOVER
 
 
-def test_land_from_policy_hovers_first():
+def test_land_from_policy_rests_then_hovers_then_lands():
     machine, now, air = flying()
-    ticks = run([{**air, "word": Word.LAND, "ticks": 60}], machine, now)
+    moving = run([{**air, "word": Word.LAND, "resting": False, "ticks": 40}], machine, now)
+    assert all(m.mode is Mode.POLICY and a.rest for _, _, m, a in moving)
+    machine, now = moving[-1][2], moving[-1][0].now + DT
+    ticks = run([{**air, "word": None, "ticks": 60}], machine, now)
     calls = [call for *_, actions in ticks for call in actions.calls]
-    assert calls[:2] == ["force_hover", "land"]
+    assert calls == ["force_hover", "land"]
     assert ticks[-1][2].mode is Mode.LAND
+    # A policy that does not come to rest is left in the end.
+    late = run([{**air, "word": None, "resting": False, "ticks": int(LADDER.rest_s / DT)}],
+               machine, now)  # fmt: skip
+    assert late[-1][2].mode is Mode.LAND
 
 
 def test_calls_that_get_lost_are_repeated():
     machine, now, air = flying()
-    ticks = run([{**air, "word": None, "faults": frozenset({Fault.STOP}), "ticks": 300}],
-                machine, now)  # fmt: skip
+    state = {**air, "word": None, "faults": frozenset({Fault.STOP})}
+    ticks = run([{**state, "ticks": 60}], machine, now)
     calls = [call for *_, actions in ticks for call in actions.calls]
-    assert calls.count("trigger_guard") >= 2
-    assert calls.count("land") >= 5
+    assert calls.count("trigger_guard") == 2, "until the pilot says so"
+    ticks = run([{**state, "climb": 0.0, "ticks": 300}], ticks[-1][2], ticks[-1][0].now)
+    lands = [i.now for i, *_, a in ticks if "land" in a.calls]
+    assert len(lands) >= 4 and min(b - a for a, b in itertools.pairwise(lands)) > 1.0
+    machine = Machine(mode=Mode.OFF, since=now, latched=frozenset())
+    ticks = run([{**air, "word": None, "ticks": 300}], machine, now)
+    assert sum("off" in actions.calls for *_, actions in ticks) > 8, "as long as it is armed"
+
+
+@pytest.mark.parametrize(
+    ("mode", "changes", "why"),
+    [
+        (Mode.PREFLIGHT, {"word": Word.ARM, "connected": False}, "topics"),
+        (Mode.ARMED, {"word": Word.TAKEOFF, "pilot_armed": False}, "not armed"),
+        (Mode.HOVER, {"word": Word.POLICY, "speed": 0.4}, "0.40 m/s"),
+        (Mode.HOVER, {"word": Word.TAKEOFF}, "hover"),
+        (Mode.OFF, {"word": Word.RESET, "pilot_armed": True}, "motors"),
+    ],
+)
+def test_a_refusal_has_its_reason(mode, changes, why):
+    machine, now, air = flying()
+    inputs = Inputs(now=now, **{**air, **changes})
+    assert why in refusal(machine._replace(mode=mode), inputs, LADDER)
+
+
+def lost(machine, now, air, ticks=4, **changes):
+    state = {**air, **UNSEEN, "faults": frozenset({Fault.MOCAP_STALE}), "unseen_s": 0.07}
+    return run([{**state, "ticks": ticks, **changes}], machine, now)
+
+
+def test_a_word_to_land_counts_while_it_is_flown_blind():
+    machine, now, air = flying()
+    ticks = lost(machine, now, air, word=Word.LAND)
+    ticks = run([{**air, "word": None, "ticks": 60}], ticks[-1][2], ticks[-1][0].now + DT)
+    assert ticks[-1][2].mode is Mode.LAND
+
+
+def test_motion_capture_that_flickers_ends_on_the_ground():
+    machine, now, air = flying()
+    sank = False
+    for _ in range(8):
+        ticks = lost(machine, now, air)
+        sank = sank or any(actions.sink for *_, actions in ticks)
+        back = {**air, "word": None, "seen_s": 0.12, "ticks": 6}
+        ticks += run([back], ticks[-1][2], ticks[-1][0].now + DT)
+        machine, now = ticks[-1][2], ticks[-1][0].now + DT
+    assert machine.blinds <= 2, "the second time it must be back for longer"
+    for _ in range(6):  # and if it is, the next loss counts all the same
+        ticks = lost(machine, now, air)
+        sank = sank or any(actions.sink for *_, actions in ticks)
+        ticks += run([{**air, "word": None, "seen_s": 0.4, "ticks": 9}], ticks[-1][2],
+                     ticks[-1][0].now + DT)  # fmt: skip
+        machine, now = ticks[-1][2], ticks[-1][0].now + DT
+    assert sank, "after a few times nobody waits for it any more"
+
+
+@pytest.mark.parametrize(("height", "climb"), [(0.1, 0.6), (0.25, 0.0)])
+def test_a_landing_that_hops_or_stands_higher_ends_too(height, climb):
+    machine, now, air = flying()
+    landing = machine._replace(mode=Mode.LAND, since=now)
+    state = {**air, "word": None, "height": height, "climb": climb, "ticks": 300}
+    assert run([state], landing, now)[-1][2].mode is Mode.OFF
+
+
+def test_nothing_of_a_flight_is_left_for_the_next():
+    machine, _, _ = flying()
+    off = machine._replace(mode=Mode.OFF, calls=3, blinds=2)
+    ready = {"faults": frozenset(), "pilot_armed": False, "references": 0, "word": Word.RESET}
+    fresh = run([ready], off, 900.0)[-1][2]
+    assert fresh.mode is Mode.PREFLIGHT
+    assert fresh.published == -math.inf and fresh.blinds == 0 and not fresh.latched
+
+
+def test_motors_that_somebody_cuts_on_the_ground_stay_off():
+    machine = Machine(mode=Mode.ARMED, since=0.0)
+    state = {"faults": frozenset(), "word": None, "height": 0.0, "climb": 0.0}
+    ticks = run([{**state, "pilot_armed": False}, {**state, "pilot_armed": True, "ticks": 5},
+                 {**state, "pilot_armed": False, "ticks": 200}], machine, 0.1)  # fmt: skip
+    assert ticks[0][3].calls == ("enable",)
+    assert ticks[-1][2].mode is Mode.OFF
+    assert not any("enable" in actions.calls for *_, actions in ticks[6:])

@@ -98,7 +98,7 @@ def test_a_vehicle_that_is_not_heard_any_more_is_not_called_landed(tmp_path):
     out, told = tmp_path / "run", tmp_path / "told.json"
     command = [sys.executable, "-m", "lafr_mjx.hil", "fly", "--fixed", "--slow", str(SLOW), *PACE]
     command += ["--fault", "link-loss@9", "--out", str(out), "--json", str(told)]
-    done = subprocess.run(command, capture_output=True, text=True, timeout=240)
+    done = subprocess.run(command, capture_output=True, text=True, timeout=900)
     assert done.returncode == 1 and "NOT CONFIRMED DOWN" in done.stderr, done.stderr
     assert json.loads(told.read_text())["hil"]["confirmed_down"] is False
     log = (out / "hil" / "drone.txt").read_text()

@@ -78,7 +78,10 @@ def test_off_centre_payload_leaves_no_steady_error(rig, name, axis):
     rates, trace = rate_step(rig, vehicle, axis, load, settle_s=2.0)
     assert abs(rates[0]) < 0.02 * STEP  # trimmed
     assert 0.030 < rise_time(rates) < (0.070 if axis < 2 else 0.110)
-    assert np.abs(rates[60:] / STEP - 1.0).max() < 0.02
+    # The overshoot in yaw dies away with up to 0.18 s: slow, but no steady error.
+    settled = 60 if axis < 2 else 70
+    assert np.abs(rates[settled:] / STEP - 1.0).max() < 0.02
+    assert abs(rates[-1] / STEP - 1.0) < 0.005
     assert trace.roll_pitch_share.min() == 1.0
 
 

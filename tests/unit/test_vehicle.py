@@ -72,6 +72,13 @@ def test_figures_of_the_192_g_vehicle():
     assert vehicle.limits.low.tolist() == [0, -6, -6, -6]
 
 
+@pytest.mark.parametrize(("name", "ratio"), [("lafr192", 0.00804), ("kingfisher", 0.022)])
+def test_yaw_torque_has_the_sign_of_the_agilicious_pilot(name, ratio):
+    """More thrust front right and back left turns the nose to the right: torque against body z."""
+    rotors = load_vehicle(name).rotors
+    assert (rotors.torque_per_thrust * rotors.spin).tolist() == [-ratio, -ratio, ratio, ratio]
+
+
 @pytest.mark.parametrize("name", ["quad", "kingfisher", "crazyflie", "scene"])
 def test_mjcf_is_one_free_body_in_hover(name):
     model = mujoco.MjModel.from_xml_path(str(ASSETS / f"{name}.xml"))

@@ -31,7 +31,7 @@ class Fly:
 
     python -m lafr_mjx.hil fly figure8 --vehicle agilicious192.toml --master http://10.0.0.2:11311
 
-    Space stops (guard, then land), K cuts the motors, l lands, Ctrl-C lands.
+    Space stops (guard, land, motors off), K cuts the motors, l lands, Ctrl-C lands.
     """
 
     task: Positional[str] = "figure8"

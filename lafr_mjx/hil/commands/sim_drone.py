@@ -86,6 +86,7 @@ class SimDrone:
             Physics(vehicle, settings, fans, self.seed, cable=self.cable),
             Settings(
                 feedthrough_timeout_s=pilot.feedthrough_timeout_s,
+                has_guard=pilot.guard,
                 guard_low=pilot.guard_low,
                 guard_high=pilot.guard_high,
                 hover_height_m=profile.ladder.hover_height_m,

@@ -14,8 +14,9 @@ class Stop:
 
     python -m lafr_mjx.hil stop --vehicle agilicious192.toml --master http://10.0.0.2:11311
 
-    Space or s triggers the pilot's guard, which beats any stream of commands, and then lands.
-    K (capital) switches the motors off at once. A joystick's buttons do what space does.
+    Space or s triggers the pilot's guard, which beats any stream of commands (or hovers, where the
+    guard would be lost), lands, and switches the motors off. K (capital) switches them off at once.
+    A joystick's buttons do what space does.
     """
 
     vehicle: str = "sim"

@@ -14,12 +14,16 @@ from typing import NamedTuple
 from lafr_mjx.errors import InputError
 
 KINDS = {
-    "mocap-drop": (None, "motion capture sends nothing; the estimator goes on with fresh stamps"),
+    "mocap-drop": (
+        None,
+        "motion capture sends nothing; the estimator guesses on",
+    ),
     "mocap-freeze": (None, "motion capture repeats its last pose with fresh stamps"),
     "mocap-jump": (0.5, "motion capture is off by so many metres along x"),
     "latency": (0.1, "state and motion capture come so many seconds later"),
     "nan": (None, "the state's position is not a number"),
     "voltage": (13.0, "the battery shows so many volts"),
+    "battery-stop": (None, "no battery's topic; the pilot's telemetry says 15.5 V for ever"),
     "link-loss": (None, "nothing gets through in either direction"),
     "motor-weak": (0.5, "the first rotor gives that share of its thrust"),
     "clock-jump": (0.5, "the vehicle's clock is off by so many seconds"),

@@ -1,15 +1,21 @@
 """The pilot on the vehicle as Agilicious' behaves: who flies, time-outs, guard, land, off.
 
 It has no clock and no socket of its own: every call is told the time, so that tests run it on a
-simulated clock. What was read about the real pilot, with its traps, is emulated:
+simulated clock. It is as strict as the real pilot was seen to be:
 
-- Feedthrough counts from its receipt, whatever its own stamp says. It takes over without `start`,
-  even on the ground; `force_hover` and `land` do not stop it. After its time-out the pilot hovers
-  where it is.
-- `off` disarms, clears everything and resets the guard. `land` only hovers if the vehicle did not
-  hover before. Nothing disarms by itself after landing.
-- The guard is a box that arms once the vehicle has been inside; it latches until `off` and beats
-  feedthrough. Assumed here: under the guard `land` still works, and landing does not trigger it.
+- Feedthrough counts from its receipt, whatever its own stamp says, and waits for the next cycle.
+  It takes over without `start`, even on the ground; `force_hover` and `land` do not stop it. After
+  its time-out the pilot hovers where it believes to be.
+- `land` descends from a hover only: from anything else, from a landing too, it hovers. Without a
+  reference it ends the pilot's process. Nothing disarms by itself after landing.
+- `off` disarms, clears references and resets the guard. `disable` does neither: a debug bridge
+  takes over, which counts as armed, and the next `enable` flies on from the references. So does
+  one after a stream of commands that came while it was off.
+- The guard is a box that arms once the vehicle has been inside, by motion capture as it last came.
+  It latches until `off`, beats feedthrough, and hovers where it triggered. A landing passes its
+  floor and triggers it; `land` then goes on. Triggered by a call outside of the box, it is out of
+  order until `off`; a pilot may also have none.
+- Its hover has no integral action.
 """
 
 from __future__ import annotations
@@ -32,8 +38,7 @@ _GOTO_MPS = 1.5
 _LAND_MPS = 0.5
 _POSITION_GAIN = np.array([5.0, 5.0, 8.0])
 _VELOCITY_GAIN = np.array([3.5, 3.5, 4.5])
-_INTEGRAL_GAIN = np.array([1.5, 1.5, 2.5])
-_ATTITUDE_GAIN = np.array([9.0, 9.0, 3.0])
+_ATTITUDE_GAIN = np.array([9.0, 9.0, 3.0])  # 1/s
 _MOST_ACCELERATION = 9.0  # m/s², horizontal, in the pilot's own hover
 
 
@@ -41,6 +46,7 @@ class Settings(NamedTuple):
     """How this pilot is set up."""
 
     feedthrough_timeout_s: float = 0.1
+    has_guard: bool = True
     guard_low: ArrayLike = (-7.0, -8.0, 0.5)
     guard_high: ArrayLike = (13.0, 8.0, 5.0)
     hover_height_m: float = 1.0
@@ -62,110 +68,127 @@ class Pilot:
 
     def __init__(self, settings: Settings = Settings(), ground_m: float = 0.05) -> None:
         self.settings = settings
-        self.armed = False
+        self.armed = False  # the bridge to the motors
+        self.debug = False  # the debug bridge has taken its place
         self.guard = False
+        self.died = ""  # why the process has ended, if it has
         self.mode = "idle"
+        self.references = 0  # in its queue; none: nothing can be flown but feedthrough
         self.target = np.zeros(3)  # m, where it hovers or goes
         self.asked = np.zeros(3)  # m, the reference that moves there
+        self.own = np.zeros(4)  # the last command of its own controller
         self.feeding = False  # feedthrough flies now
         self._ground = ground_m
-        self._guard_ready = False
+        self._guard_ready = self._guard_broken = False
         self._fed_at = -np.inf
         self._fed = np.array([0.0, 0.0, 0.0, 0.0])
-        self._integral = np.zeros(3)
-        self._here = np.zeros(3)
+        self._here = np.zeros(3)  # by the estimate
+        self._seen = np.zeros(3)  # by motion capture
 
     # ------------------------------------------------------------- what it is told
 
     def enable(self, on: bool) -> None:
-        """Arm or disarm."""
-        if on and not self.armed:
-            self.armed, self.mode = True, "idle"
-        elif not on:
-            self.off()
+        """Arm; or switch over to the debug bridge, with all references kept."""
+        self.armed, self.debug = on, not on
 
     def start(self) -> None:
         """Take off."""
         if self.armed and self.mode == "idle":
-            self.mode = "takeoff"
+            self.mode, self.references = "takeoff", 1
             self.target = self._here + np.array([0.0, 0.0, self.settings.hover_height_m])
             self.asked = self._here.copy()
-            self._integral[:] = 0.0
 
     def force_hover(self) -> None:
         """Hover here; a stream of feedthrough goes on all the same."""
-        if self.armed:
-            self._hover(self._here)
+        self._hover(self._here)
 
     def land(self) -> None:
-        """Descend; the first call only hovers if it was not hovering."""
-        if not self.armed or self.mode == "land":
-            return
-        if self.mode in ("hover", "goto") and not self.feeding:
+        """Descend from a hover; from anything else, a landing too, hover."""
+        if not self.references:
+            self.died = "land without a reference"
+        elif self.mode in ("hover", "goto") and not self.feeding:
             self.mode = "land"
-        elif self.mode != "idle" or self.feeding:
+        else:
             self._hover(self._here)
 
     def off(self) -> None:
         """Disarm, forget everything, reset the guard."""
-        self.armed = self.guard = self._guard_ready = self.feeding = False
-        self.mode = "idle"
+        self.armed = self.debug = self.feeding = False
+        self.guard = self._guard_ready = self._guard_broken = False
+        self.mode, self.references = "idle", 0
         self._fed_at = -np.inf
-        self._integral[:] = 0.0
 
     def trigger_guard(self) -> None:
-        """Fly the guard's own hover until `off`."""
-        if self.armed and not self.guard:
-            self.guard = True
-            low, high = np.asarray(self.settings.guard_low), np.asarray(self.settings.guard_high)
-            if self.mode != "land":
-                self._hover(np.clip(self._here, low, high))
+        """Fly the guard's own hover until `off`; outside of its box the guard is lost by this."""
+        if not self.settings.has_guard or not self.armed or self.guard or self._guard_broken:
+            return
+        if self._inside():
+            self._guarded()
+        else:
+            self._guard_broken = True
 
     def go_to(self, position: Sequence[float]) -> None:
         """Go to a place, from hover."""
         if self.armed and self.mode in ("hover", "goto") and np.isfinite(position).all():
             self.mode, self.target = "goto", np.array(position, float)
 
-    def feedthrough(self, now: float, command: Sequence[float]) -> np.ndarray | None:
-        """A command from outside; what goes to the bridge at once, or None."""
-        if not self.armed or self.guard or not np.isfinite(command).all():
-            return None
+    def feedthrough(self, now: float, command: Sequence[float]) -> None:
+        """A command from outside; it flies from the next cycle on."""
+        if self.guard or not np.isfinite(command).all():
+            return
         low, high = self.settings.command_low, self.settings.command_high
         self._fed = np.clip(np.asarray(command, float), low, high)
         self._fed_at = now
         self.feeding = True
-        return self._fed
 
     # ------------------------------------------------------------- what it does
 
-    def cycle(self, now: float, estimate: Estimate) -> np.ndarray | None:
-        """One cycle of 10 ms: the command to the bridge, or None if it gives none."""
+    def cycle(
+        self, now: float, estimate: Estimate, seen: np.ndarray | None = None
+    ) -> np.ndarray | None:
+        """One cycle of 10 ms: the command to the bridge, or None if it gives none.
+
+        Args:
+            now: s.
+            estimate: what it flies by.
+            seen: where motion capture shows it; None if nothing came, and the guard's own
+                position stays as it was.
+        """
         self._here = np.array(estimate.position, float)
-        if not self.armed:
-            return None
-        self._watch_box()
+        self._seen = self._seen if seen is None else np.array(seen, float)
+        if self.armed:
+            self._watch_box()
         if self.guard:
             self.feeding = False
         elif self.feeding:
             if now - self._fed_at <= self.settings.feedthrough_timeout_s + _ROUNDING_S:
-                return self._fed
+                return self._fed if self.armed else None
             self.feeding = False
             self._hover(self._here)
-        return self._fly(estimate)
+        if not self.armed:
+            return None
+        self.own = self._fly(estimate)
+        return self.own
+
+    def _inside(self) -> bool:
+        low, high = np.asarray(self.settings.guard_low), np.asarray(self.settings.guard_high)
+        return bool(np.all(self._seen >= low) and np.all(self._seen <= high))
 
     def _watch_box(self) -> None:
-        low, high = np.asarray(self.settings.guard_low), np.asarray(self.settings.guard_high)
-        inside = bool(np.all(self._here >= low) and np.all(self._here <= high))
-        if inside:
+        if self._inside():
             self._guard_ready = True
-        elif self._guard_ready and self.mode != "land":
-            self.trigger_guard()
+        elif self.settings.has_guard and self._guard_ready and not self._guard_broken:
+            self._guarded()
+
+    def _guarded(self) -> None:
+        if not self.guard:
+            self.guard = True
+            self._hover(self._here)
 
     def _hover(self, position: np.ndarray) -> None:
-        self.mode = "hover"
+        self.mode, self.references = "hover", 1
         self.target = position.copy()
         self.asked = position.copy()
-        self._integral[:] = 0.0
 
     def _fly(self, estimate: Estimate) -> np.ndarray:
         if self.mode == "idle":
@@ -191,12 +214,8 @@ class Pilot:
 
     def _track(self, estimate: Estimate, speed: np.ndarray) -> np.ndarray:
         error = self.asked - estimate.position
-        self._integral = np.clip(self._integral + CYCLE_S * error, -2.0, 2.0)
-        wanted = (
-            _POSITION_GAIN * np.clip(error, -1.0, 1.0)
-            + _VELOCITY_GAIN * (speed - estimate.velocity)
-            + _INTEGRAL_GAIN * self._integral
-        )
+        wanted = _POSITION_GAIN * np.clip(error, -1.0, 1.0)
+        wanted += _VELOCITY_GAIN * (speed - estimate.velocity)
         level = float(np.hypot(wanted[0], wanted[1]))
         if level > _MOST_ACCELERATION:
             wanted[:2] *= _MOST_ACCELERATION / level
@@ -207,14 +226,17 @@ class Pilot:
         left /= np.linalg.norm(left)
         goal = np.column_stack([np.cross(left, up), left, up])
         turn = 0.5 * (matrix.T @ goal - goal.T @ matrix)
-        rates = _ATTITUDE_GAIN * 2.0 * np.array([turn[2, 1], turn[0, 2], turn[1, 0]])
+        rates = _ATTITUDE_GAIN * np.array([turn[2, 1], turn[0, 2], turn[1, 0]])
         thrust = float(wanted @ matrix[:, 2])
         command = np.array([thrust, *rates])
         return np.clip(command, self.settings.command_low, self.settings.command_high)
 
 
 class Bridge:
-    """The radio to the flight controller: silence gives zero thrust, four times lock it."""
+    """The radio to the flight controller: silence gives zero thrust, four times lock it.
+
+    Each 0.1 s without a command is one time-out; each command in a row takes one back.
+    """
 
     TIMEOUT_S = 0.1
     MOST_TIMEOUTS = 4
@@ -223,7 +245,7 @@ class Bridge:
         self.locked = False
         self._last = -np.inf
         self._timeouts = 0
-        self._silent = True
+        self._missed = 0  # time-outs since the last command
 
     def reset(self) -> None:
         """After `off`: as new."""
@@ -231,7 +253,9 @@ class Bridge:
 
     def heard(self, now: float) -> None:
         """A command came."""
-        self._last, self._silent = now, False
+        if self._missed == 0:
+            self._timeouts = max(0, self._timeouts - 1)
+        self._last, self._missed = now, 0
 
     def alive(self, now: float, armed: bool) -> bool:
         """Whether commands are in force; counts time-outs while armed."""
@@ -239,9 +263,10 @@ class Bridge:
             return False
         if now - self._last <= self.TIMEOUT_S + _ROUNDING_S:
             return True
-        if armed and not self._silent:
-            self._silent = True
-            self._timeouts += 1
+        if armed and np.isfinite(self._last):
+            missed = int((now - self._last - _ROUNDING_S) / self.TIMEOUT_S)
+            self._timeouts += max(0, missed - self._missed)
+            self._missed = max(missed, self._missed)
             self.locked = self._timeouts >= self.MOST_TIMEOUTS
         return False
 

@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from lafr_mjx.errors import InputError
+from lafr_mjx.errors import InputError, RunError
 from lafr_mjx.hil import messages as m
 from lafr_mjx.hil.drone.injected import parse
 from lafr_mjx.hil.drone.pilot import CYCLE_S
@@ -130,6 +130,8 @@ class Server:
             self._node.leave(self._topic("feedthrough_command"), gone)
             self._publish(cycle, report)
             self._tell(cycle * CYCLE_S)
+            if self.drone.pilot.died:
+                break
             if os.getppid() != self._parent:
                 orphan_since = time.monotonic() if orphan_since is None else orphan_since
                 if time.monotonic() - orphan_since > self._world.real_s(_ORPHAN_S):
@@ -146,11 +148,12 @@ class Server:
     def _tell(self, now: float) -> None:
         pilot = self.drone.pilot
         flies = "feedthrough" if pilot.feeding else pilot.mode
-        said = (flies, pilot.armed, pilot.guard, self.drone.crashed)
+        said = (flies, pilot.armed, pilot.guard, self.drone.crashed + pilot.died)
         if said != self._said:
             self._said = said
             words = [flies, "armed" if pilot.armed else "disarmed"]
             words += ["guard"] if pilot.guard else []
+            words += [f"PILOT DIED: {pilot.died}"] if pilot.died else []
             words += [f"CRASHED: {self.drone.crashed}"] if self.drone.crashed else []
             print(f"{now:8.2f} s  {', '.join(words)}", flush=True)
 
@@ -173,8 +176,8 @@ class Server:
             node.publish(self._topic("odometry"), self._odometry(report.state, stamp))
             node.publish(self._topic("mpc_command"), self._command(report, stamp))
             node.publish(self._topic("telemetry"), self._telemetry(report, state, stamp))
-            if cycle % _BATTERY_CYCLES == 0:
-                node.publish(f"/{self._quad}/mavros/battery", _battery(report, stamp))
+        if report.battery is not None and cycle % _BATTERY_CYCLES == 0:
+            node.publish(f"/{self._quad}/mavros/battery", _battery(report.battery, stamp))
         truth = report.truth
         node.publish(f"/{self._quad}/sim/truth", self._odometry_of(truth, stamp))
 
@@ -220,10 +223,10 @@ class Server:
         return m.message_class("agiros_msgs/Telemetry")(
             m.header(stamp, self._sequence),
             report.time,
-            m.text("sim"),
+            m.text(report.bridge),
             m.boolean(report.armed),
             m.boolean(report.guard),
-            0,
+            report.references,
             0.0,
             0.0,
             state,
@@ -231,11 +234,11 @@ class Server:
         )
 
 
-def _battery(report: Report, stamp: float) -> Any:
+def _battery(voltage: float, stamp: float) -> Any:
     kind = m.message_class("sensor_msgs/BatteryState")
     unknown = float("nan")
     return kind(
-        m.header(stamp), float(report.voltage), *(unknown,) * 6, 0, 0, 0, True,
+        m.header(stamp), float(voltage), *(unknown,) * 6, 0, 0, 0, True,
         np.zeros(0, np.float32), np.zeros(0, np.float32), "", "",
     )  # fmt: skip
 
@@ -269,3 +272,5 @@ def serve(
     print(f"software drone '{quad}' at {master}, 100 Hz{pace}", flush=True)
     asyncio.run(server.run(seconds))
     print(f"software drone: {server.late_cycles} late cycles", file=sys.stderr, flush=True)
+    if drone.pilot.died:
+        raise RunError(f"the pilot's process has ended: {drone.pilot.died}")

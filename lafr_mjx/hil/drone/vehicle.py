@@ -11,6 +11,7 @@ from typing import TYPE_CHECKING, Any, NamedTuple, Protocol
 
 import numpy as np
 
+from lafr_mjx.hil.drone.estimator import Estimator
 from lafr_mjx.hil.drone.injected import Injector
 from lafr_mjx.hil.drone.pilot import CYCLE_S, Bridge, Estimate, Pilot, Settings
 
@@ -18,7 +19,7 @@ if TYPE_CHECKING:
     from lafr_mjx.hil.drone.physics import Moment
 
 _SUBSTEPS = 5
-_IMU_BIAS = np.array([0.04, -0.03, 0.02])  # m/s²; dead reckoning drifts with it
+_NO_BATTERY_V = 15.5  # what the pilot's telemetry says for ever without a battery's topic
 _HARD_MPS = 2.0  # a touch-down above this breaks something
 _UPRIGHT = 0.5
 
@@ -47,10 +48,13 @@ class Report(NamedTuple):
     time: float  # s, of the vehicle's own clock
     state: Estimate | None
     mocap: Pose | None
-    armed: bool
+    bridge: str  # which bridge is active
+    armed: bool  # as that bridge says
     guard: bool
-    voltage: float
-    command: np.ndarray  # [4] what flies
+    references: int
+    voltage: float  # as the telemetry says
+    battery: float | None  # V, on the battery's own topic
+    command: np.ndarray  # [4] of the pilot's own controller
     rotor_speed: np.ndarray
     truth: np.ndarray  # [13], for tests and logs only
 
@@ -76,9 +80,8 @@ class Drone:
         self._line: deque[tuple[float, np.ndarray]] = deque()  # commands on their way
         self._in_force = np.zeros(4)
         self._samples: deque[np.ndarray] = deque(maxlen=self._sensing_cycles + 1)
-        self._estimate: Estimate | None = None
-        self._truths: deque[np.ndarray] = deque(maxlen=self._sensing_cycles + 1)
-        self._frozen: Pose | None = None
+        self._estimator = Estimator(self._sensing_cycles * CYCLE_S)
+        self._frozen: np.ndarray | None = None
         self._late: deque[tuple[float, Any, Any]] = deque()
         self._said: deque[tuple[float, Estimate | None]] = deque(maxlen=4)
         self._cycles = 0
@@ -86,9 +89,7 @@ class Drone:
     def feedthrough(self, now: float, command: Any) -> None:
         """A command from the wire, stamped on receipt."""
         if not self.injector.on("link-loss", now):
-            passed = self.pilot.feedthrough(now, command)
-            if passed is not None:
-                self._send(now, passed)
+            self.pilot.feedthrough(now, command)
 
     def call(self, now: float, name: str, value: Any = None) -> None:
         """One of the pilot's other topics."""
@@ -119,12 +120,10 @@ class Drone:
         if injector.on("guard", now):
             self.pilot.trigger_guard()
         command = None
-        if not injector.on("pilot-hang", now):
-            command = self.pilot.cycle(now, estimate)
+        if not injector.on("pilot-hang", now) and not self.pilot.died:
+            command = self.pilot.cycle(now, estimate, None if pose is None else pose.position)
         if command is not None:
-            self.bridge.heard(now)
-            if not self.pilot.feeding:
-                self._send(now, command)
+            self._send(now, command)
         if self.bridge.locked or self.crashed:
             self.pilot.off()
         self._cycles += 1
@@ -162,39 +161,26 @@ class Drone:
 
     def _motion_capture(self, now: float, moment: Moment) -> Pose | None:
         self._samples.append(moment.sensed)
-        delayed = self._samples[0]
+        sample = self._samples[0]
         if self.injector.on("mocap-drop", now):
             return None
-        pose = Pose(now - self._sensing_cycles * CYCLE_S, delayed[:3].copy(), delayed[6:10].copy())
+        if self.injector.on("mocap-freeze", now):
+            self._frozen = sample if self._frozen is None else self._frozen
+            sample = self._frozen
+        else:
+            self._frozen = None
+        pose = Pose(now - self._sensing_cycles * CYCLE_S, sample[:3].copy(), sample[6:10].copy())
         jump = self.injector.value("mocap-jump", now)
         if jump is not None:
             pose.position[0] += jump
-        if self.injector.on("mocap-freeze", now):
-            self._frozen = self._frozen or pose
-            return self._frozen._replace(stamp=pose.stamp)
-        self._frozen = None
         return pose
 
     def _estimated(self, moment: Moment, pose: Pose | None) -> Estimate:
-        """From motion capture, brought forward to now; without it, dead reckoning for ever."""
-        gyro, quaternion = moment.sensed[10:13], moment.sensed[6:10]
-        previous = self._truths[-1] if self._truths else moment.truth
-        self._truths.append(moment.truth)
-        if pose is not None and self._frozen is None:
-            delayed = self._samples[0]
-            lead = (len(self._samples) - 1) * CYCLE_S
-            # Since the sample was taken, the accelerometer has seen this change.
-            velocity = delayed[3:6] + (moment.truth[3:6] - self._truths[0][3:6])
-            estimate = Estimate(pose.position + lead * delayed[3:6], velocity, quaternion, gyro)
-        elif self._estimate is not None:
-            change = moment.truth[3:6] - previous[3:6] + _IMU_BIAS * CYCLE_S
-            velocity = self._estimate.velocity + change
-            position = self._estimate.position + CYCLE_S * velocity
-            estimate = Estimate(position, velocity, quaternion, gyro)
-        else:
-            estimate = Estimate(moment.sensed[:3], moment.sensed[3:6], quaternion, gyro)
-        self._estimate = estimate
-        return estimate
+        if pose is None:
+            return self._estimator.go_on() or _estimate(moment.sensed)
+        if self._frozen is not None:
+            return self._estimator.stand_still(self._frozen)
+        return self._estimator.update(np.concatenate([pose.position, self._samples[0][3:]]))
 
     # ------------------------------------------------------------- what is said
 
@@ -210,7 +196,8 @@ class Drone:
         if tilt is not None:
             half = np.radians(tilt) / 2.0
             state = estimate._replace(quaternion=np.array([np.cos(half), np.sin(half), 0.0, 0.0]))
-        if injector.on("telemetry-stop", now) or injector.on("link-loss", now):
+        silent = injector.on("telemetry-stop", now) or injector.on("link-loss", now)
+        if silent or self.bridge.locked or self.pilot.died:
             state = None
         if injector.on("link-loss", now):
             pose = None
@@ -227,14 +214,24 @@ class Drone:
             while self._late and self._late[0][0] <= now:
                 _, (stamp, state), pose = self._late.popleft()
         voltage = injector.value("voltage", now)
+        voltage = moment.voltage if voltage is None else voltage
+        fed = not injector.on("battery-stop", now)
+        pilot = self.pilot
         return Report(
             time=stamp,
             state=state,
             mocap=pose,
-            armed=self.pilot.armed,
-            guard=self.pilot.guard,
-            voltage=moment.voltage if voltage is None else voltage,
-            command=self._in_force.copy(),
+            bridge="debug" if pilot.debug else "sbus",
+            armed=pilot.armed or pilot.debug,
+            guard=pilot.guard,
+            references=pilot.references,
+            voltage=voltage if fed else _NO_BATTERY_V,
+            battery=voltage if fed and not injector.on("link-loss", now) else None,
+            command=pilot.own.copy(),
             rotor_speed=moment.rotor_speed,
             truth=moment.truth,
         )
+
+
+def _estimate(sample: np.ndarray) -> Estimate:
+    return Estimate(sample[:3], sample[3:6], sample[6:10], sample[10:13])

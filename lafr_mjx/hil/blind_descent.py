@@ -12,7 +12,9 @@ from typing import NamedTuple
 
 import numpy as np
 
-from lafr_mjx.hil.dead_reckoning import DELAY_S, CommandLog, DeadReckoning, MotionFit
+from lafr_mjx.hil.command_log import DELAY_S, CommandLog
+from lafr_mjx.hil.dead_reckoning import DeadReckoning, MotionFit
+from lafr_mjx.hil.rate_loop_fit import RateLoopFit, Turning
 from lafr_mjx.types import COMMAND_HOVER, GRAVITY, State
 
 DOWN_S = 2.15
@@ -21,22 +23,23 @@ DOWN_S = 2.15
 _SETTLE_M = 0.4  # from here on it may stand already: less thrust than its weight, and no more
 _SETTLE_S = 1.3  # ... for so long: it may also be a little higher than it believes
 _SETTLE_SHARE = 0.96  # of its weight
-_BRAKE_MPS2 = 6.0
+_BRAKE_MPS2 = 4.0
 _BRAKE_GAIN = 2.2  # 1/s
 _SINK_GAIN = 4.0  # 1/s
 _MOST_SINK_MPS2 = 3.0
-_TILT = math.tan(math.radians(38.0))
-_ATTITUDE_GAIN = 12.0  # 1/s
+_TILT = math.tan(math.radians(28.0))
+_ATTITUDE_GAIN = 8.0  # 1/s
 _SLOWEST_MPS = 0.45  # of sinking
 _FASTEST_MPS = 2.5
 _NEAR_M = 1.0  # below this it sinks no faster than ...
-_NEAR_MPS = 0.9
+_NEAR_MPS = 0.8
 _GUESSED_S = 0.012  # a state of so long after the last pose is still a good one
 
 
 class _Kept(NamedTuple):
     stamp: float
     state: State
+    turning: Turning
 
 
 class BlindDescent:
@@ -45,6 +48,7 @@ class BlindDescent:
     def __init__(self) -> None:
         self.log = CommandLog()
         self._fit = MotionFit()
+        self._loop = RateLoopFit()
         self._kept: list[_Kept] = []  # states of the last moments
         self._flown: DeadReckoning | None = None
         self._lost = -math.inf  # when motion capture was last there
@@ -56,8 +60,9 @@ class BlindDescent:
     def see(self, state: State, stamp: float, airborne: bool) -> None:
         """A tick at which motion capture was there."""
         if not self._kept or stamp > self._kept[-1].stamp:
-            self._kept = [*self._kept[-15:], _Kept(stamp, state)]
-        command = self.log.at(stamp - DELAY_S)
+            self._loop.see(state.rotation, stamp, self.log)
+            self._kept = [*self._kept[-15:], _Kept(stamp, state, self._loop.best())]
+        command = self.log.heard(stamp)
         if airborne and command is not None:
             self._fit.see(state, float(command[0]))
         else:
@@ -87,7 +92,8 @@ class BlindDescent:
         """
         good = [kept for kept in self._kept if kept.stamp <= lost + _GUESSED_S] or self._kept[:1]
         kept = good[-1]
-        self._flown = DeadReckoning(kept.state, kept.stamp, now, self._fit.motion(), self.log)
+        motion = self._fit.motion()
+        self._flown = DeadReckoning(*kept, now, motion, self.log)
         self._lost, self._now, self._ground = lost, now, ground
         self._sinks, self._settles = 0.0, math.inf
 
@@ -100,7 +106,7 @@ class BlindDescent:
         """The command [4] of this moment."""
         flown = self._flown
         assert flown is not None
-        flown.advance(min(max(now - self._now, 0.0), 0.1), self.log.at(self._now))
+        flown.advance(min(max(now - self._now, 0.0), 0.1), self.log.heard(self._now + DELAY_S))
         self._now = now
         if descend:
             self._sinks = min(max(self._sinks, self._sink(now)), self._fastest())

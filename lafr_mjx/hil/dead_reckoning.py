@@ -12,19 +12,20 @@ is there with a learner or without. All plain numbers and small arrays of NumPy.
 from __future__ import annotations
 
 import math
-from collections import deque
-from typing import NamedTuple
+from typing import TYPE_CHECKING, NamedTuple
 
 import numpy as np
 
 from lafr_mjx import so3
+from lafr_mjx.hil.command_log import DELAY_S
+from lafr_mjx.hil.rate_loop_fit import STEP_S
 from lafr_mjx.types import CONTROL_DT, GRAVITY, State
 
-DELAY_S = 0.03
-"""From our sending a command to the motors' hearing it: wire, pilot's cycle, radio."""
+if TYPE_CHECKING:
+    from lafr_mjx.hil.command_log import CommandLog
+    from lafr_mjx.hil.rate_loop_fit import Turning
 
 _THRUST_LAG_S = 0.03  # of the motors
-_RATES_LAG_S = 0.04  # of the rate loop
 _WINDOW = 5  # ticks between two velocities that are compared
 _FORGET_S = 3.0  # older flight counts less
 _NOISE_MPS = 0.05  # of such a difference
@@ -32,8 +33,6 @@ _PRIOR = np.array([1.0, 0.3, 0.0, 0.0])
 _PRIOR_SPREAD = np.array([0.3, 0.3, 2.0, 2.0])
 _LOWEST = np.array([0.5, 0.0, -8.0, -8.0])  # what can be
 _HIGHEST = np.array([1.5, 1.5, 8.0, 8.0])
-_STEP_S = 0.005
-_FORCE_S = 0.2  # nobody sends commands as seldom as that
 
 
 class Motion(NamedTuple):
@@ -42,24 +41,6 @@ class Motion(NamedTuple):
     gain: float  # of the commanded thrust
     drag: float  # 1/s
     push: np.ndarray  # [3] m/s², horizontal
-
-
-class CommandLog:
-    """Commands of the last half second by the moment at which they were sent, whoever did."""
-
-    def __init__(self) -> None:
-        self._log: deque[tuple[float, np.ndarray]] = deque(maxlen=64)
-
-    def add(self, now: float, command: np.ndarray) -> None:
-        """One more."""
-        self._log.append((now, np.asarray(command, float)))
-
-    def at(self, moment: float) -> np.ndarray | None:
-        """The one that was in force; None if that is not known."""
-        for when, command in reversed(self._log):
-            if when <= moment:
-                return command if moment - when <= _FORCE_S else None
-        return None
 
 
 class MotionFit:
@@ -115,13 +96,20 @@ class DeadReckoning:
     """State of the vehicle at the moment at which a command sent now will count."""
 
     def __init__(
-        self, state: State, stamp: float, now: float, motion: Motion, log: CommandLog
+        self,
+        stamp: float,
+        state: State,
+        turning: Turning,
+        now: float,
+        motion: Motion,
+        log: CommandLog,
     ) -> None:
         """From the last good state and the commands since, up to now.
 
         Args:
+            stamp: moment of the state [s].
             state: the last one that motion capture vouched for.
-            stamp: its moment [s].
+            turning: the fitted rate loop, and how it turned then.
             now: s.
             motion: the fitted model.
             log: of commands.
@@ -130,17 +118,19 @@ class DeadReckoning:
         self.position = np.array(state.position, float)
         self.velocity = np.array(state.velocity, float)
         self.rotation = np.array(state.rotation, float)
-        self._rates = np.array(state.rates, float)
-        self._thrust = float(self._known(log.at(stamp - DELAY_S))[0])
+        self._thrust = float(self._known(log.heard(stamp))[0])
+        # The rate loop's moment is at most a step before the state's.
+        ahead = max(0.0, stamp - turning.moment)
+        self._turning = turning.after(ahead, self._known(log.heard(turning.moment))[1:])
         moment = stamp
         while moment < now + DELAY_S - 1e-9:
-            step = min(_STEP_S, now + DELAY_S - moment)
-            self._step(step, log.at(moment - DELAY_S))
+            step = min(STEP_S, now + DELAY_S - moment)
+            self._step(step, log.heard(moment))
             moment += step
 
     def advance(self, seconds: float, command: np.ndarray | None) -> None:
         """Go on under a command that was sent; None: it is not known which."""
-        steps = math.ceil(seconds / _STEP_S - 1e-9)
+        steps = math.ceil(seconds / STEP_S - 1e-9)
         for _ in range(steps):
             self._step(seconds / steps, command)
 
@@ -150,10 +140,10 @@ class DeadReckoning:
         return hover if command is None else command
 
     def _step(self, dt: float, command: np.ndarray | None) -> None:
-        thrust, *rates = self._known(command).tolist()
-        self._rates += dt / _RATES_LAG_S * (np.array(rates) - self._rates)
-        self._thrust += dt / _THRUST_LAG_S * (thrust - self._thrust)
-        self.rotation = self.rotation @ so3.exp(dt * self._rates)
+        known, before = self._known(command), self._turning.rates
+        self._turning = self._turning.after(dt, known[1:])
+        self._thrust += dt / _THRUST_LAG_S * (float(known[0]) - self._thrust)
+        self.rotation = self.rotation @ so3.exp(0.5 * dt * (before + self._turning.rates))
         self.velocity = self.velocity + dt * self._acceleration()
         self.position = self.position + dt * self.velocity
 

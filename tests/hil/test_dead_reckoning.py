@@ -7,9 +7,11 @@ import pytest
 
 from lafr_mjx import so3
 from lafr_mjx.hil.blind_descent import BlindDescent
-from lafr_mjx.hil.dead_reckoning import DELAY_S, CommandLog, DeadReckoning, Motion, MotionFit
+from lafr_mjx.hil.command_log import DELAY_S, CommandLog
+from lafr_mjx.hil.dead_reckoning import DeadReckoning, Motion, MotionFit
 from lafr_mjx.hil.flyer import Flyer
 from lafr_mjx.hil.profile import load_profile
+from lafr_mjx.hil.rate_loop_fit import EXPECTED, RateLoopFit, Turning
 from lafr_mjx.types import CONTROL_DT, GRAVITY, State
 
 PROFILE = load_profile("sim")
@@ -22,10 +24,13 @@ BOTH = Motion(0.76, 0.5, np.array([-1.2, 1.6, 0.0]))
 class Mass:
     """A point mass with the lags of motors and rate loop, in steps of 1 ms."""
 
-    DT, THRUST_S, RATES_S = 0.001, 0.03, 0.04
+    DT, THRUST_S = 0.001, 0.03
 
-    def __init__(self, motion, position=(0.0, 0.0, 2.0), velocity=(0.0, 0.0, 0.0)):
-        self.motion, self.time = motion, 0.0
+    def __init__(
+        self, motion, position=(0.0, 0.0, 2.0), velocity=(0.0, 0.0, 0.0), frequency=EXPECTED
+    ):
+        self.motion, self.time, self.frequency = motion, 0.0, frequency
+        self.slope = np.zeros(3)
         self.position, self.velocity = np.array(position), np.array(velocity)
         self.rotation, self.rates, self.thrust = np.eye(3), np.zeros(3), GRAVITY
         self.impact = None  # m/s, downwards
@@ -48,7 +53,9 @@ class Mass:
         self.time += dt
         if self.impact is not None:
             return
-        self.rates = self.rates + (1.0 - math.exp(-dt / self.RATES_S)) * (command[1:] - self.rates)
+        pull = self.frequency**2 * (command[1:] - self.rates)
+        self.slope = self.slope + dt * (pull - 1.1 * self.frequency * self.slope)
+        self.rates = self.rates + dt * self.slope
         self.thrust += (1.0 - math.exp(-dt / self.THRUST_S)) * (command[0] - self.thrust)
         self.rotation = self.rotation @ so3.exp(dt * self.rates)
         force = motion.gain * self.thrust * self.rotation[:, 2] - np.array([0, 0, GRAVITY])
@@ -80,6 +87,12 @@ def circle(mass, time):
     return np.array([4.0 * math.cos(turn), 4.0 * math.sin(turn), heave])
 
 
+def jerky(mass, time):
+    """Accelerations that change their sides."""
+    home = -1.0 * (mass.position - [0, 0, 2.0]) - 1.2 * mass.velocity
+    return home + 5.0 * np.array([np.sign(math.sin(5.0 * time)), np.sign(math.cos(7.0 * time)), 0])
+
+
 def fly(mass, see, seconds, wanted, rng=None):
     for _ in range(round(seconds / CONTROL_DT)):
         see(mass.state(rng), mass.time)
@@ -90,13 +103,14 @@ def fly(mass, see, seconds, wanted, rng=None):
 
 
 class Fit:
-    """A fit with the log that it needs."""
+    """Both fits with the log that they need."""
 
     def __init__(self):
-        self.fit, self.log = MotionFit(), CommandLog()
+        self.fit, self.loop, self.log = MotionFit(), RateLoopFit(), CommandLog()
 
     def __call__(self, state, stamp):
-        command = self.log.at(stamp - DELAY_S)
+        self.loop.see(state.rotation, stamp, self.log)
+        command = self.log.heard(stamp)
         if command is not None:
             self.fit.see(state, float(command[0]))
 
@@ -158,13 +172,42 @@ def test_what_cannot_be_is_not_believed(factor):
 
 def test_the_log_says_which_command_was_in_force():
     log = CommandLog()
-    assert log.at(0.0) is None
+    assert log.heard(0.0) is None
     for k in range(100):
         log.add(0.02 * k, np.full(4, k))
-    found = [log.at(moment) for moment in (1.5, 1.519)]
+    found = [log.heard(moment + DELAY_S) for moment in (1.5, 1.519)]
     assert all(command is not None and command[0] == 75 for command in found)
-    assert log.at(9.0) is None, "whoever flies by then, it is not known how"
-    assert log.at(0.0) is None, "forgotten"
+    assert log.heard(9.0) is None, "whoever flies by then, it is not known how"
+    assert log.heard(0.0) is None, "forgotten"
+
+
+@pytest.mark.parametrize("frequency", [21.0, EXPECTED, 34.0, 55.0])
+def test_the_rate_loop_is_found_from_a_flight(frequency):
+    fit = Fit()
+    fly(Mass(AS_EXPECTED, frequency=frequency), fit, 4.0, jerky)
+    assert fit.loop.best().frequency == pytest.approx(frequency, rel=0.15)
+
+
+def test_a_hover_leaves_the_rate_loop_as_expected():
+    fit, rng = Fit(), np.random.default_rng(5)
+    mass = Mass(AS_EXPECTED, frequency=55.0)
+    for _ in range(100):
+        shaken = so3.exp(0.003 * rng.normal(size=3))
+        fit(mass.state()._replace(rotation=mass.rotation @ shaken), mass.time)
+        fit.log.add(mass.time, np.array([GRAVITY, 0.0, 0.0, 0.0]))
+        mass.run(CONTROL_DT)
+    assert fit.loop.best().frequency == EXPECTED
+
+
+def test_after_a_gap_the_rate_loop_goes_on():
+    fit, mass = Fit(), Mass(AS_EXPECTED, frequency=34.0)
+    fly(mass, fit, 4.0, jerky)
+    fly(mass, CannotSee(fit), 1.0, jerky)
+    fly(mass, fit, 0.3, jerky)
+    best = fit.loop.best()
+    assert best.frequency == 34.0
+    ahead = best.after(mass.time - best.moment, fit.log.heard(mass.time)[1:])
+    assert np.allclose(ahead.rates[:2], mass.rates[:2], atol=0.4)
 
 
 # ------------------------------------------------------------------ dead reckoning
@@ -175,8 +218,9 @@ def test_dead_reckoning_agrees_with_an_exact_integration(motion):
     fit, mass = Fit(), Mass(motion)
     fly(mass, fit, 2.0, circle)
     lost, state = mass.time, mass.state()
-    fly(mass, fit, 0.1, circle)
-    flown = DeadReckoning(state, lost, mass.time, motion, fit.log)
+    turning = Turning(EXPECTED, mass.rates.copy(), mass.slope.copy(), lost)
+    fly(mass, CannotSee(fit), 0.1, circle)
+    flown = DeadReckoning(lost, state, turning, mass.time, motion, fit.log)
     for _ in range(50):
         command = steer(mass, circle(mass, mass.time))
         mass.send(command)
@@ -193,7 +237,9 @@ def test_dead_reckoning_of_a_fall():
     log, still = CommandLog(), State(np.zeros(3), np.zeros(3), np.eye(3), np.zeros(3))
     for k in range(60):
         log.add(0.44 + 0.02 * k, np.zeros(4))
-    flown = DeadReckoning(still, 0.5, 0.5 + 0.97, Motion(1.0, 0.0, np.zeros(3)), log)
+    turning = Turning(EXPECTED, np.zeros(3), np.zeros(3), 0.5)
+    end = 0.5 + 1.0 - DELAY_S
+    flown = DeadReckoning(0.5, still, turning, end, Motion(1.0, 0.0, np.zeros(3)), log)
     assert flown.velocity[2] == pytest.approx(-GRAVITY * 1.0, rel=1e-3), "with its delay"
     assert flown.position[2] == pytest.approx(-GRAVITY / 2.0, rel=0.01)
 
@@ -253,9 +299,9 @@ def test_it_brakes_sinks_and_says_when_it_must_be_down(motion, speed, height):
     mass, blind, rows, away = descend(motion, speed, height)
     time, height, level, _, _ = rows.T
     assert level[0] > 0.8 * speed, "it was flying"
-    assert level[(time > 1.4) & (height > 0.0)].max() < 0.6, "and stands by then"
+    assert level[(time > 1.7) & (height > 0.0)].max() < 0.6, "and stands by then"
     assert np.diff(height).max() < 0.02, "it does not climb"
-    assert away < 0.5 + 0.8 * speed
+    assert away < 0.5 + 0.9 * speed
     assert mass.impact is not None and mass.impact < 1.5, "softer than what breaks it"
     assert mass.rotation[2, 2] > 0.96, "and level"
     touch = time[np.argmax(height <= 0.0)]

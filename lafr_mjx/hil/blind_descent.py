@@ -60,7 +60,7 @@ class BlindDescent:
     def see(self, state: State, stamp: float, airborne: bool) -> None:
         """A tick at which motion capture was there."""
         if not self._kept or stamp > self._kept[-1].stamp:
-            self._loop.see(state.rotation, stamp, self.log)
+            self._loop.see(np.asarray(state.rotation), stamp, self.log)
             self._kept = [*self._kept[-15:], _Kept(stamp, state, self._loop.best())]
         command = self.log.heard(stamp)
         if airborne and command is not None:

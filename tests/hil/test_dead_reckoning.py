@@ -206,7 +206,9 @@ def test_after_a_gap_the_rate_loop_goes_on():
     fly(mass, fit, 0.3, jerky)
     best = fit.loop.best()
     assert best.frequency == 34.0
-    ahead = best.after(mass.time - best.moment, fit.log.heard(mass.time)[1:])
+    heard = fit.log.heard(mass.time)
+    assert heard is not None
+    ahead = best.after(mass.time - best.moment, heard[1:])
     assert np.allclose(ahead.rates[:2], mass.rates[:2], atol=0.4)
 
 

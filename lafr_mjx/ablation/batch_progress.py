@@ -24,7 +24,7 @@ if TYPE_CHECKING:
     from rich.console import Console
     from rich.progress import Task
 
-    from lafr_mjx.adaptation.batch import RunSpec
+    from lafr_mjx.run_spec import RunSpec
 
 
 class _TimeLeft(ProgressColumn):

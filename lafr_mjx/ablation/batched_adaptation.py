@@ -40,6 +40,7 @@ if TYPE_CHECKING:
     from lafr_mjx.plant.vehicle import Vehicle
     from lafr_mjx.reference.clock import Clock
     from lafr_mjx.reference.path import Path
+    from lafr_mjx.run_spec import Features
     from lafr_mjx.tasks import Task
     from lafr_mjx.types import Rollout
 
@@ -63,6 +64,7 @@ class Common(NamedTuple):
     engine: EngineName
     rule: TimeScaling = "verified"
     sizes: Sizes = Sizes()
+    features: Features = "default"
 
 
 class _Before(NamedTuple):
@@ -176,7 +178,9 @@ class BatchedAdaptation:
         self._settings = _stacked(settings)
         # Runs with one seed and one policy begin alike.
         starts = {
-            (m.seed, id(m.policy)): adapt.start(m.policy, task.start_time_scale, m.seed)
+            (m.seed, id(m.policy)): adapt.start(
+                m.policy, task.start_time_scale, m.seed, common.features
+            )
             for m in self.members
         }
         self._learner = _stacked([starts[m.seed, id(m.policy)] for m in self.members])

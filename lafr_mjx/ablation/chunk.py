@@ -14,6 +14,7 @@ if TYPE_CHECKING:
     from lafr_mjx.ablation.plan import Plan, Run
     from lafr_mjx.learner.improve import Sizes
     from lafr_mjx.plant.scenario import Scenario
+    from lafr_mjx.run_spec import RunSpec
     from lafr_mjx.tasks import Task
     from lafr_mjx.types import Rollout
 
@@ -26,17 +27,12 @@ _GEOMETRIC = "geometric"
 class Chunk(NamedTuple):
     """All that is needed to fly some runs, here or on another machine."""
 
-    vehicle: str
     task: Task
-    engine: str
-    rule: str
     sizes: Sizes
-    iterations: int
     keep: tuple[int, ...]  # flights to keep; -1 is the last
     names: tuple[str, ...]
+    specs: tuple[RunSpec, ...]
     scenarios: tuple[Scenario, ...]
-    methods: tuple[str, ...]
-    seeds: tuple[int, ...]
     policies: dict[int, Any]  # of the task, by seed; the classical controller needs none
     size: int  # runs that the program is made for
 
@@ -56,7 +52,7 @@ def split(runs: Sequence[Run], size: int) -> list[tuple[list[Run], int]]:
     """
     kinds: dict[tuple[str, bool], list[Run]] = {}
     for run in runs:
-        kinds.setdefault((run.task, run.method == _GEOMETRIC), []).append(run)
+        kinds.setdefault((run.spec.task, run.spec.method == _GEOMETRIC), []).append(run)
     return [
         (kind[i : i + size], min(size, len(kind)))
         for kind in kinds.values()
@@ -68,20 +64,13 @@ def chunk_of(
     plan: Plan, runs: Sequence[Run], policies: dict[int, Any], keep: tuple[int, ...], size: int
 ) -> Chunk:
     """The chunk of these runs; `policies` are the base policies of its task."""
-    asked = plan.asked
-    seeds = tuple(run.seed for run in runs)
     return Chunk(
-        vehicle=asked.vehicle,
-        task=plan.tasks[runs[0].task],
-        engine=asked.engine,
-        rule=asked.ats,
-        sizes=asked.sizes,
-        iterations=asked.iterations,
+        task=plan.tasks[runs[0].spec.task],
+        sizes=plan.asked.sizes,
         keep=keep,
         names=tuple(run.name for run in runs),
+        specs=tuple(run.spec for run in runs),
         scenarios=tuple(plan.scenario(run) for run in runs),
-        methods=tuple(run.method for run in runs),
-        seeds=seeds,
         policies=policies,
         size=size,
     )
@@ -98,22 +87,24 @@ def fly_chunk(
     from lafr_mjx.learner import methods
     from lafr_mjx.plant.vehicle import load_vehicle
 
-    vehicle = load_vehicle(chunk.vehicle)
+    common = chunk.specs[0]  # but for scenario, method, seed and plant
+    vehicle = load_vehicle(common.vehicle)
     classical = geometric_controller(vehicle.limits)
     members = [
         Member(
-            scenario, methods.settings_of(method), classical if method == _GEOMETRIC
-            else chunk.policies[seed], seed,
+            scenario, methods.settings_of(spec.method, spec.features),
+            classical if spec.method == _GEOMETRIC else chunk.policies[spec.seed], spec.seed,
         )
-        for scenario, method, seed in zip(chunk.scenarios, chunk.methods, chunk.seeds, strict=True)
+        for scenario, spec in zip(chunk.scenarios, chunk.specs, strict=True)
     ]  # fmt: skip
-    common = Common(vehicle, chunk.task, chunk.engine, chunk.rule, chunk.sizes)  # type: ignore[arg-type]
+    sizes = chunk.sizes._replace(horizon=common.horizon)
+    shared = Common(vehicle, chunk.task, common.engine, common.ats, sizes, common.features)
     batch = BatchedAdaptation(
-        common, members, devices=min(devices or len(jax.devices()), chunk.size), size=chunk.size
+        shared, members, devices=min(devices or len(jax.devices()), chunk.size), size=chunk.size
     )
-    kept = {number % chunk.iterations for number in chunk.keep if number < chunk.iterations}
+    kept = {number % common.iterations for number in chunk.keep if number < common.iterations}
     flown = [FlownRun(name, [], {}) for name in chunk.names]
-    for number in range(chunk.iterations):
+    for number in range(common.iterations):
         records, rollouts = _step(batch)
         for run, record, rollout in zip(flown, records, rollouts, strict=True):
             run.iterations.append(record)

@@ -43,13 +43,13 @@ class AdaptationReport:
     def __init__(self, folder: RunFolder, job: AdaptationJob) -> None:
         self.folder, self.job = folder, job
         self.console = Console(highlight=False)
-        given = job.given
-        count, done = int(given["iterations"]), len(folder.iterations())
+        spec = job.spec
+        count, done = spec.iterations, len(folder.iterations())
         longest = job.task.flight_s(job.task.start_time_scale)
         flights = "1 flight" if count == 1 else f"{count} flights"
         self.console.print(
-            f"Adapting on {job.task.name} in {job.scenario.name} ({given['method']}, seed "
-            f"{given['seed']}, engine {given['engine']}): {flights} of 8 to {longest:.0f} s, "
+            f"Adapting on {job.task.name} in {job.scenario.name} ({spec.method}, seed "
+            f"{spec.seed}, engine {spec.engine}): {flights} of 8 to {longest:.0f} s, "
             f"learning after each.\nResults: {folder.path}",
             soft_wrap=True,
         )
@@ -71,7 +71,7 @@ class AdaptationReport:
 
     def before(self, iteration: int) -> None:
         """An iteration begins."""
-        total = self.job.given["iterations"]
+        total = self.job.spec.iterations
         self._status = Progress(
             TextColumn(f"flight {iteration + 1} of {total}"),
             BarColumn(bar_width=24),
@@ -121,9 +121,9 @@ class AdaptationReport:
         summary = {
             "task": self.job.task.name,
             "scenario": self.job.scenario.name,
-            "method": self.job.given["method"],
-            "engine": self.job.given["engine"],
-            "seed": self.job.given["seed"],
+            "method": self.job.spec.method,
+            "engine": self.job.spec.engine,
+            "seed": self.job.spec.seed,
             "iterations": len(records),
             "flight_time_s": sum(r["flight_time_s"] for r in records),
             "crashes": sum(r["crashed"] for r in records),

@@ -11,6 +11,7 @@ from tyro.conf import Positional, UseAppendAction
 
 from lafr_mjx.errors import InputError
 from lafr_mjx.output import check_writable, print_table, write_json
+from lafr_mjx.run_spec import EngineName, Features, RunSpec, TimeScalingName
 
 if TYPE_CHECKING:
     from rich.progress import Progress
@@ -58,11 +59,15 @@ class Ablate:
     """NAME=VALUE,VALUE,...: a setting of the scenario, e.g. delay_ms=0,20,40; may be repeated."""
     preset: Literal["paper"] | None = None
     """The paper's simulations: five methods on the figure-8, ours elsewhere."""
-    iterations: int = 12
+    iterations: int = RunSpec.iterations
     """Flights of each run, each followed by learning."""
-    ats: Literal["verified", "paper", "hold"] = "verified"
+    ats: TimeScalingName = RunSpec.ats
     """How the time scale is chosen, as for adapt."""
-    engine: Literal["mjx", "freebody"] = "mjx"
+    features: Features = RunSpec.features
+    """Inputs of the learned residual, as for adapt."""
+    horizon: int = RunSpec.horizon
+    """Length of the simulated flights that policies are trained on [steps of 20 ms]."""
+    engine: EngineName = RunSpec.engine
     """Physics: any vehicle, or the fast step for one rigid body (the same motion)."""
     vehicle: str = "lafr192"
     """Name of a shipped vehicle, or path of a vehicle profile."""
@@ -164,10 +169,10 @@ class Ablate:
             seeds=self.seeds or ((0,) if many else plans.PAPER_SEEDS),
             plants=self.plants,
             sweep=self.sweep,
-            iterations=self.iterations,
-            ats=self.ats,
-            engine=self.engine,
-            vehicle=full_path(self.vehicle),
+            common=RunSpec(
+                vehicle=full_path(self.vehicle),
+                **{key: getattr(self, key) for key in plans.SHARED if key != "vehicle"},
+            ),
             sizes=self.sizes or plans.Sizes(),
         )
 

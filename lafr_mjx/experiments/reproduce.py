@@ -18,7 +18,7 @@ from lafr_mjx.report.paper_plan import (
 )
 
 if TYPE_CHECKING:
-    from lafr_mjx.adaptation.batch import RunSpec
+    from lafr_mjx.run_spec import RunSpec
 
 
 @dataclass

@@ -6,7 +6,8 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 
 import numpy as np
 
-from lafr_mjx.adaptation.batch import RunSpec, finished
+from lafr_mjx.adaptation.batch import finished
+from lafr_mjx.run_spec import EngineName, RunSpec
 from lafr_mjx.runs.run_folder import RunFolder
 
 if TYPE_CHECKING:
@@ -34,7 +35,7 @@ class Plan(NamedTuple):
 
     seeds: tuple[int, ...]
     plants: int
-    engine: str
+    engine: EngineName
 
     def specs(self) -> list[RunSpec]:
         """All runs, the ones that most claims need first."""

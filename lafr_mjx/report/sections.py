@@ -6,12 +6,12 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from lafr_mjx.adaptation.batch import RunSpec
 from lafr_mjx.report import claim_figures as claims
 from lafr_mjx.report import flight_sections as flights
 from lafr_mjx.report.material import TASK_WORDS, records, threshold
 from lafr_mjx.report.paper_claims import FAULTS, paper_claims
 from lafr_mjx.report.simulation_claims import METHODS
+from lafr_mjx.run_spec import RunSpec
 from lafr_mjx.view import report_plots
 from lafr_mjx.view.drawing import METHOD_COLOURS
 from lafr_mjx.view.page import Badge, Listing, Paragraph, Section, Table
@@ -138,7 +138,7 @@ def ablation(material: Material) -> Section | None:
 def anchoring(material: Material) -> Section | None:
     """Anchored against equally perturbed reset rollouts, and over the training horizon."""
     rows, used = [], []
-    usual = RunSpec("", "").horizon
+    usual = RunSpec().horizon
     found = {(r.task, r.scenario, r.spec.horizon) for r in material.runs.runs
              if r.spec.ats == "verified" and not r.variant}  # fmt: skip
     for task, scenario, horizon in sorted(found):

@@ -5,11 +5,11 @@ from __future__ import annotations
 import pytest
 from report_runs import collected
 
-from lafr_mjx.adaptation.batch import RunSpec
 from lafr_mjx.report import claims as acceptance
 from lafr_mjx.report.claim_figures import judge, spread
 from lafr_mjx.report.paper_claims import paper_claims
 from lafr_mjx.report.paper_plan import PaperPlan
+from lafr_mjx.run_spec import RunSpec
 
 PLAN = PaperPlan((0, 1), "freebody").specs()
 NOMINAL = ("Figure-8", "lap of the last flight")

@@ -25,7 +25,11 @@ _RANGES = {
     "plant": (0, 2**31 - 1),
     "horizon": (5, 200),  # beyond, programs take minutes to compile
 }
-_LATER = ("features", "horizon")  # what runs of version 0.1 do not say
+_LATER = ("features", "horizon", "plugins")  # what runs of earlier versions do not say
+
+
+class Usual(int):
+    """A default: what was not said can be told from the same number that was."""
 
 
 @dataclass(frozen=True)
@@ -45,7 +49,7 @@ class RunSpec:
     features: Features = "default"
     """Inputs of the learned residual: in the world frame with learned lag, the paper's, or in the
     body frame (learns from less flight)."""
-    iterations: int = 12
+    iterations: int = Usual(12)
     """Flights, each followed by learning."""
     seed: int = 0
     """Seed of the plant's noise and of the learner."""
@@ -55,6 +59,11 @@ class RunSpec:
     """Length of the simulated flights that the policy is trained on [steps of 20 ms]."""
     engine: EngineName = "mjx"
     """Physics: any vehicle, or the fast step for one rigid body (the same motion)."""
+    plugins: tuple[str, ...] = ()
+    """Plugins of your own: NAME=FILE.py:CLASS(PARAMETER=VALUE, ...)."""
+
+    def __post_init__(self) -> None:
+        object.__setattr__(self, "plugins", tuple(self.plugins))  # a file's list
 
     @staticmethod
     def of_table(table: dict[str, Any]) -> RunSpec:
@@ -66,7 +75,10 @@ class RunSpec:
             if key not in table:
                 raise InputError(f"config.toml: 'run.{key}' is missing; the run cannot go on")
             value = table[key]
-            if get_origin(hint) is Literal:
+            if key == "plugins":
+                good = isinstance(value, list) and all(isinstance(text, str) for text in value)
+                allowed = "a list of texts"
+            elif get_origin(hint) is Literal:
                 good, allowed = value in get_args(hint), f"one of {', '.join(get_args(hint))}"
             else:
                 kind = int if hint is int else str
@@ -91,7 +103,7 @@ class RunSpec:
 
     def table(self) -> dict[str, Any]:
         """The table `run` of a configuration."""
-        return asdict(self)
+        return asdict(self) | {"plugins": list(self.plugins)}
 
     @property
     def name(self) -> str:
@@ -111,5 +123,6 @@ class RunSpec:
         for field in fields(self)[1:]:
             value = getattr(self, field.name)
             if value is not None and (field.name in always or value != field.default):
-                words += [f"--{field.name}", str(value)]
+                values = value if isinstance(value, tuple) else (value,)
+                words += [f"--{field.name}", *map(str, values)]
         return shlex.join(words)

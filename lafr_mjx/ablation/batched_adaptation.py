@@ -29,12 +29,13 @@ from lafr_mjx.reference.path import derivatives
 from lafr_mjx.types import CONTROL_DT
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Sequence
+    from collections.abc import Callable, Mapping, Sequence
 
     from lafr_mjx.learner.improve import Progress, TimeScaling
     from lafr_mjx.plant.engine import Engine, EngineName
     from lafr_mjx.plant.flight import Conditions
     from lafr_mjx.plant.params import PlantParams
+    from lafr_mjx.plant.plugins import Plugin
     from lafr_mjx.plant.scenario import Scenario
     from lafr_mjx.plant.simulation import PlantState
     from lafr_mjx.plant.vehicle import Vehicle
@@ -65,6 +66,7 @@ class Common(NamedTuple):
     rule: TimeScaling = "verified"
     sizes: Sizes = Sizes()
     features: Features = "default"
+    plugins: Mapping[str, Plugin] = {}
 
 
 class _Before(NamedTuple):
@@ -242,7 +244,7 @@ class BatchedAdaptation:
         for member in self.members:
             if id(member.scenario) not in made:
                 made[id(member.scenario)] = conditions_for(
-                    vehicle, member.scenario, self.flights, fans
+                    vehicle, member.scenario, self.flights, fans, self.common.plugins
                 )
         conditions = _stacked([made[id(member.scenario)] for member in self.members])
         if not any(member.scenario.changes for member in self.members):

@@ -85,6 +85,7 @@ def fly_chunk(
     from lafr_mjx.ablation.batched_adaptation import BatchedAdaptation, Common, Member
     from lafr_mjx.control.geometric import geometric_controller
     from lafr_mjx.learner import methods
+    from lafr_mjx.plant import user_plugins
     from lafr_mjx.plant.vehicle import load_vehicle
 
     common = chunk.specs[0]  # but for scenario, method, seed and plant
@@ -98,7 +99,8 @@ def fly_chunk(
         for scenario, spec in zip(chunk.scenarios, chunk.specs, strict=True)
     ]  # fmt: skip
     sizes = chunk.sizes._replace(horizon=common.horizon)
-    shared = Common(vehicle, chunk.task, common.engine, common.ats, sizes, common.features)
+    plugins = user_plugins.build(common.plugins)
+    shared = Common(vehicle, chunk.task, common.engine, common.ats, sizes, common.features, plugins)
     batch = BatchedAdaptation(
         shared, members, devices=min(devices or len(jax.devices()), chunk.size), size=chunk.size
     )

@@ -11,7 +11,9 @@ from lafr_mjx.ablation.sweep import Point, Sweep
 from lafr_mjx.adaptation.job import AdaptationJob, full_path
 from lafr_mjx.errors import InputError
 from lafr_mjx.learner import methods
+from lafr_mjx.learner.adapt import check_duration
 from lafr_mjx.learner.improve import Sizes
+from lafr_mjx.plant import user_plugins
 from lafr_mjx.plant.engine import build_engine
 from lafr_mjx.plant.vehicle import Vehicle, load_vehicle
 from lafr_mjx.run_spec import RunSpec
@@ -66,7 +68,7 @@ class Asked:
     sizes: Sizes = field(default_factory=Sizes)  # of the learner's batches and steps
 
 
-SHARED = ("iterations", "ats", "engine", "vehicle", "features", "horizon")
+SHARED = ("iterations", "ats", "engine", "vehicle", "features", "horizon", "plugins")
 """Keys of a run that all runs of an ablation have in common."""
 
 
@@ -84,12 +86,16 @@ class Plan:
     def of(asked: Asked) -> Plan:
         """Load and check everything before anything is flown."""
         _check(asked)
+        own = tuple(map(user_plugins.located, asked.common.plugins))
+        user_plugins.build(own)
+        asked = replace(asked, common=replace(asked.common, plugins=own))
         plan = Plan(asked, load_vehicle(asked.common.vehicle))
         if asked.common.engine == "freebody":  # does not take every vehicle
             build_engine(plan.vehicle, "freebody")
         points = list(sweeps.points([Sweep.parse(text) for text in asked.sweep]))
         for block in asked.blocks:
             task = plan.tasks.setdefault(block.task, load_task(block.task, plan.vehicle.limits))
+            check_duration(task)
             for scenario in (name or task.scenario for name in block.scenarios):
                 for point in points:
                     plan._add(block, task, scenario, point)
@@ -140,6 +146,7 @@ class Plan:
         for run in self.runs:
             where = f"{run.spec.scenario} {sweeps.text_of(run.sweep)}".strip()
             keys = {"task": run.spec.task, "scenario": where, "vehicle": run.spec.vehicle}
+            keys |= {"plugins": ""} if run.spec.plugins else {}
             if all(f"{kind} {name}" in found for kind, name in keys.items()):
                 continue
             job = AdaptationJob(
@@ -161,7 +168,7 @@ class Plan:
                 "seeds": list(asked.seeds),
                 "plants": asked.plants,
                 "sweep": list(asked.sweep),
-                **{key: getattr(asked.common, key) for key in SHARED},
+                **{key: asked.common.table()[key] for key in SHARED},
                 "sizes": asked.sizes._asdict(),
                 "blocks": blocks,
             },

@@ -20,6 +20,7 @@ from lafr_mjx.errors import InputError
 from lafr_mjx.learner import adapt, methods, pretrain
 from lafr_mjx.learner.improve import Sizes
 from lafr_mjx.metrics import flight_metrics
+from lafr_mjx.plant import user_plugins
 from lafr_mjx.plant.plant import Plant, PlantRun
 from lafr_mjx.plant.scenario import Scenario, load_scenario
 from lafr_mjx.plant.vehicle import Vehicle, load_vehicle
@@ -67,10 +68,14 @@ class AdaptationJob:
         """Load and check what a run is made of."""
         vehicle = load_vehicle(spec.vehicle)
         task = load_task(spec.task, vehicle.limits)
+        if not (spec.engine == "hil" and spec.method == "geometric"):  # there nothing is learned
+            adapt.check_duration(task)
         spec = replace(spec, scenario=spec.scenario or task.scenario)
         # Files of the user's are remembered by their full path: a run may go on from anywhere.
         spec = replace(spec, **{r: full_path(getattr(spec, r)) for r in carried_files.ROLES})
+        spec = replace(spec, plugins=tuple(map(user_plugins.located, spec.plugins)))
         scenario = load_scenario(str(spec.scenario)).drawn(spec.seed, spec.plant)
+        user_plugins.build(spec.plugins)
         methods.settings_of(spec.method, spec.features)
         return AdaptationJob(spec, task, scenario, vehicle, carried_files.carried(spec.table()))
 
@@ -84,7 +89,7 @@ class AdaptationJob:
         for what, digest in job.digests().items():
             if config.get("digests", {}).get(what) != digest:
                 raise InputError(
-                    f"the {what} '{getattr(asked, what)}' is not what it was when the run began; "
+                    f"the {what} {getattr(asked, what)!r} is not what it was when the run began; "
                     f"a run cannot go on under other conditions"
                 )
         # As it was asked for: where carried files are laid out is nobody's business.
@@ -95,7 +100,8 @@ class AdaptationJob:
         task, vehicle = self.task, self.vehicle
         numbers = (vehicle.mass, vehicle.inertia, vehicle.frame, vehicle.rotor_positions)
         profile = (vehicle.rotors, vehicle.limits, vehicle.rate_loop, vehicle.drag, vehicle.battery)
-        return {
+        own = {"plugins": user_plugins.digest(self.spec.plugins)} if self.spec.plugins else {}
+        return own | {
             "task": _digest(task.path, task.ramp_s, task.error_threshold_m, task.fans),
             "scenario": _digest(self.scenario.settings, self.scenario.changes),
             "vehicle": _digest(numbers, profile),
@@ -145,7 +151,10 @@ class AdaptationJob:
         """Fly what is left of the run; each finished iteration is safe on disk."""
         compilation_cache.enable()
         spec, seed = self.spec, self.spec.seed
-        plant = Plant(self.vehicle, self.scenario, fans=self.task.fans, engine=spec.engine)
+        plant = Plant(
+            self.vehicle, self.scenario, fans=self.task.fans, engine=spec.engine,
+            plugins=user_plugins.build(spec.plugins),
+        )  # fmt: skip
         settings = self._settings()
         sizes = Sizes(horizon=spec.horizon)
         policy = self._first_policy(report, seed)
@@ -153,6 +162,14 @@ class AdaptationJob:
         state = adapt.start(policy, self.task.start_time_scale, seed, spec.features)
         done = 0
         stored = folder.load_checkpoint((run.state, state))
+        flown = len(folder.iterations())
+        if stored is None and flown >= spec.iterations:
+            return  # complete; people delete checkpoints to save space
+        if stored is None and flown > 1:
+            raise InputError(
+                f"{folder.path}: has {flown} flights but no checkpoint to go on from; they are "
+                f"kept. Fly it anew with: lafr-mjx adapt --repeat {folder.path} --out FOLDER"
+            )
         if stored is not None:
             last, (plant_state, state) = stored
             done = last + 1

@@ -18,7 +18,7 @@ if TYPE_CHECKING:
 
     from lafr_mjx.ablation.cluster import Cluster
     from lafr_mjx.ablation.plan import Plan
-    from lafr_mjx.ablation.table import AblationTable
+    from lafr_mjx.ablation.table import AblationTable, RunResult
 
 
 def _also(alias: str) -> Any:
@@ -69,6 +69,8 @@ class Ablate:
     """Length of the simulated flights that policies are trained on [steps of 20 ms]."""
     engine: EngineName = RunSpec.engine
     """Physics: any vehicle, or the fast step for one rigid body (the same motion)."""
+    plugins: tuple[str, ...] = ()
+    """Plugins of your own, as for adapt."""
     vehicle: str = "lafr192"
     """Name of a shipped vehicle, or path of a vehicle profile."""
     out: Path = Path("runs/ablation")
@@ -88,12 +90,11 @@ class Ablate:
     sizes: tyro.conf.Suppress[Any] = None
     """The learner's `Sizes`, for programs that want less effort; not on the command line."""
 
-    def run(self) -> None:
-        """Fly what is missing, then print the table."""
+    def run(self) -> list[RunResult]:
+        """Fly what is missing, then print the table; returns the finished runs."""
         check_writable(self.json)
         if self.only_print:
-            self._tell()
-            return
+            return self._tell()
         self._check()
         from rich.console import Console
 
@@ -122,7 +123,7 @@ class Ablate:
                         f"stored. Go on with the same command."
                     )
                     raise
-        self._tell()
+        return self._tell()
 
     def _check(self) -> None:
         for name in ("methods", "scenarios", "seeds"):
@@ -209,7 +210,7 @@ class Ablate:
             keep=self.keep_flights, cluster=cluster,
         )  # fmt: skip
 
-    def _tell(self) -> None:
+    def _tell(self) -> list[RunResult]:
         from lafr_mjx.ablation import summary as summary
         from lafr_mjx.ablation.table import read_results
 
@@ -226,6 +227,7 @@ class Ablate:
         write_json(self.out / "summary.json", figures)
         write_json(self.json, figures)
         print(f"Results: {self.out / 'results.jsonl'}")
+        return results
 
 
 class _Told:

@@ -15,10 +15,10 @@ from lafr_mjx.errors import InputError, RunError
 from lafr_mjx.output import check_writable, print_table, write_json
 
 if TYPE_CHECKING:
-    from lafr_mjx.bounds.compute import Bound
-    from lafr_mjx.bounds.geometry import Gates, Tube
-    from lafr_mjx.bounds.models import Ideal
     from lafr_mjx.tasks import Task
+    from lafr_mjx.time_optimal.compute import Bound
+    from lafr_mjx.time_optimal.geometry import Gates, Tube
+    from lafr_mjx.time_optimal.models import Ideal
 
 _PAPER: dict[str, dict[str, float]] = {
     "figure8": {"ctbr_exact_path_s": 2.24, "rotor_exact_path_s": 2.02},
@@ -87,13 +87,13 @@ class Bounds:
     json: Path | None = None
     """Write the figures there, too."""
 
-    def run(self) -> None:
-        """Compute one bound after the other, print a table, write the figures."""
-        from lafr_mjx.bounds.models import ideal_vehicle
-        from lafr_mjx.bounds.solver import casadi
-        from lafr_mjx.bounds.uniform import uniform_ceiling
+    def run(self) -> dict[str, Any]:
+        """Compute one bound after the other, print a table, write and return the figures."""
         from lafr_mjx.plant.vehicle import load_vehicle
         from lafr_mjx.tasks import load_task
+        from lafr_mjx.time_optimal.models import ideal_vehicle
+        from lafr_mjx.time_optimal.solver import casadi
+        from lafr_mjx.time_optimal.uniform import uniform_ceiling
 
         check_writable(self.json)
         self._check_options()
@@ -129,6 +129,7 @@ class Bounds:
         write_json(self.json, figures)
         if failures:
             raise RunError("; ".join(failures))
+        return figures
 
     def _check_options(self) -> None:
         if not self.only:
@@ -167,7 +168,7 @@ class Bounds:
         return task.path._replace(coefficients=coefficients)
 
     def _geometry(self, task: Task) -> Tube | Gates:
-        from lafr_mjx.bounds.geometry import Tube, default_geometry, evenly_spaced
+        from lafr_mjx.time_optimal.geometry import Tube, default_geometry, evenly_spaced
 
         if self.tube is not None:
             return Tube(self.tube)
@@ -181,8 +182,8 @@ class Bounds:
         """What was found, by key, and why the rest was not."""
         from rich.progress import Progress, SpinnerColumn, TextColumn, TimeElapsedColumn
 
-        from lafr_mjx.bounds import compute
-        from lafr_mjx.bounds.models import ModelName
+        from lafr_mjx.time_optimal import compute
+        from lafr_mjx.time_optimal.models import ModelName
 
         bounds: dict[str, Bound] = {}
         failures: list[str] = []

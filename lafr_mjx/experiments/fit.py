@@ -6,7 +6,7 @@ import math
 import time
 from dataclasses import dataclass
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated, Literal
+from typing import TYPE_CHECKING, Annotated, Any, Literal
 
 from tyro.conf import Positional, arg
 
@@ -65,8 +65,8 @@ class Fit:
     json: Path | None = None
     """Write the figures there, too."""
 
-    def run(self) -> None:
-        """Read, check, fit, test, report."""
+    def run(self) -> dict[str, Any]:
+        """Read, check, fit, test, report; returns the figures."""
         self._check()
         check_writable(self.json)
         from lafr_mjx.compile_timer import CompileTimer
@@ -112,6 +112,7 @@ class Fit:
             "compiling (programs are kept: the next fit compiles less)"
         )
         write_json(self.json, result.figures)
+        return result.figures
 
     def _check(self) -> None:
         if not self.logs:

@@ -52,8 +52,8 @@ class Fly:
     json: Path | None = None
     """Write the figures there, too."""
 
-    def run(self) -> None:
-        """Fly and print a table with a row per flight (or per plant)."""
+    def run(self) -> dict[str, Any]:
+        """Fly and print a table with a row per flight (or per plant); returns the figures."""
         from lafr_mjx.plant.scenario import load_scenario
         from lafr_mjx.plant.vehicle import load_vehicle
         from lafr_mjx.tasks import load_task
@@ -88,7 +88,7 @@ class Fly:
         make = flights.fly_plants if self.plants > 1 else flights.fly_in_a_row
         count = self.plants if self.plants > 1 else self.flights
         results, reasons = make(vehicle, task, scenario, self.engine, scale, count, self.seed)
-        self._report(task, vehicle, results, reasons, scale, time.monotonic() - started)
+        return self._report(task, vehicle, results, reasons, scale, time.monotonic() - started)
 
     def _report(
         self,
@@ -98,7 +98,7 @@ class Fly:
         reasons: list[str],
         scale: float,
         wall_s: float,
-    ) -> None:
+    ) -> dict[str, Any]:
         several = "plant" if self.plants > 1 else "flight"
         pairs = list(zip(results, reasons, strict=True))
         rows = [_row(i, m, reason) for i, (m, reason) in enumerate(pairs)]
@@ -131,6 +131,7 @@ class Fly:
         if crashes and self.plants == 1:
             first = next(i for i, m in enumerate(results) if m.crashed)
             raise RunError(f"the vehicle crashed in flight {first} ({reasons[first]})")
+        return figures
 
 
 def _summary(results: list[FlightMetrics]) -> tuple[dict[str, Any], str]:

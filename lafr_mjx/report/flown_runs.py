@@ -140,7 +140,7 @@ def _read(folder: Path) -> FlownRun:
     # Settings that are newer than this reader, or that the usual comparison does not vary.
     odd = [
         f"{key} {value}" for key, value in given.items()
-        if (key not in usual or key == "features") and value != "default"
+        if (key not in usual or key in ("features", "plugins")) and value not in ("default", [])
     ]  # fmt: skip
     if known.get("vehicle", "lafr192") != "lafr192":
         odd.append(f"vehicle {_name(known['vehicle'])}")

@@ -69,8 +69,7 @@ class RunFolder(Closing):
         clash = [key for key in _HEAD if key in config]
         if clash:
             raise ValueError(f"'{clash[0]}' is written by the run folder itself")
-        head = dict(zip(_HEAD, (SCHEMA_VERSION, lafr_mjx.__version__), strict=True))
-        text = f"{toml_text({**head, **config})}\n{_LAST_LINE}\n"
+        text = _text(config)
         lock, may_resume = None, config.get("run", {}).get("engine") != "hil"
         try:
             path.mkdir(parents=True, exist_ok=True)
@@ -117,6 +116,12 @@ class RunFolder(Closing):
         """Let other processes write."""
         files.unlock(self._lock)
         self._lock = None
+
+    def rewrite(self, config: Mapping[str, Any]) -> None:
+        """Replace the configuration, e.g. for more flights."""
+        with self._writing(_CONFIG) as path:
+            files.write_whole(path, _text(config).encode("utf-8"))
+        self.config = dict(config)
 
     def append_iteration(self, record: Mapping[str, Any]) -> None:
         """Add the figures of an iteration; when this returns, they are on the disk.
@@ -202,6 +207,11 @@ class RunFolder(Closing):
             yield path
         except OSError as error:
             raise RunError(f"{path}: cannot be written: {error.strerror or error}") from error
+
+
+def _text(config: Mapping[str, Any]) -> str:
+    head = dict(zip(_HEAD, (SCHEMA_VERSION, lafr_mjx.__version__), strict=True))
+    return f"{toml_text({**head, **config})}\n{_LAST_LINE}\n"
 
 
 def read_config(path: Path) -> tuple[dict[str, Any], str]:

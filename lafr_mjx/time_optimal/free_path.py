@@ -20,20 +20,20 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 
 import numpy as np
 
-from lafr_mjx.bounds.free_model import (
+from lafr_mjx.reference.path import derivatives, lap_s
+from lafr_mjx.time_optimal.free_model import (
     input_function,
     limits_function,
     path_function,
     step_function,
 )
-from lafr_mjx.bounds.geometry import Gates, Tube
-from lafr_mjx.bounds.motion import Motion
-from lafr_mjx.bounds.solver import Optimum, Program, casadi
-from lafr_mjx.reference.path import derivatives, lap_s
+from lafr_mjx.time_optimal.geometry import Gates, Tube
+from lafr_mjx.time_optimal.motion import Motion
+from lafr_mjx.time_optimal.solver import Optimum, Program, casadi
 
 if TYPE_CHECKING:
-    from lafr_mjx.bounds.models import Ideal, ModelName
     from lafr_mjx.reference.path import Path
+    from lafr_mjx.time_optimal.models import Ideal, ModelName
 
 _SAMPLES = 9  # of each interval in a motion
 _FEWEST = 8  # intervals of a leg

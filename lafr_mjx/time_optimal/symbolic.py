@@ -8,11 +8,11 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Any
 
-from lafr_mjx.bounds.solver import casadi
+from lafr_mjx.time_optimal.solver import casadi
 from lafr_mjx.types import GRAVITY
 
 if TYPE_CHECKING:
-    from lafr_mjx.bounds.models import Ideal
+    from lafr_mjx.time_optimal.models import Ideal
 
 
 def flat_function() -> Any:

@@ -19,17 +19,17 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 
 import numpy as np
 
-from lafr_mjx.bounds.motion import Motion, angles_of
-from lafr_mjx.bounds.solver import Optimum, Program, casadi
-from lafr_mjx.bounds.symbolic import flat_function, rotor_thrusts
 from lafr_mjx.reference.flatness import flat_state
 from lafr_mjx.reference.path import derivatives, lap_s
 from lafr_mjx.tasks import MIN_SINGULARITY_DEG, MIN_THRUST
+from lafr_mjx.time_optimal.motion import Motion, angles_of
+from lafr_mjx.time_optimal.solver import Optimum, Program, casadi
+from lafr_mjx.time_optimal.symbolic import flat_function, rotor_thrusts
 from lafr_mjx.types import GRAVITY
 
 if TYPE_CHECKING:
-    from lafr_mjx.bounds.models import Ideal, ModelName
     from lafr_mjx.reference.path import Path
+    from lafr_mjx.time_optimal.models import Ideal, ModelName
 
 _EDGE = 1e-4  # q never comes nearer to the ends of a rest-to-rest path, where s(q) is singular
 _GAUSS = np.polynomial.legendre.leggauss(4)

@@ -10,14 +10,14 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from lafr_mjx.bounds.solver import casadi
-from lafr_mjx.bounds.symbolic import rotor_thrusts
 from lafr_mjx.reference.path import DEGREE
+from lafr_mjx.time_optimal.solver import casadi
+from lafr_mjx.time_optimal.symbolic import rotor_thrusts
 from lafr_mjx.types import GRAVITY
 
 if TYPE_CHECKING:
-    from lafr_mjx.bounds.models import Ideal, ModelName
     from lafr_mjx.reference.path import Path
+    from lafr_mjx.time_optimal.models import Ideal, ModelName
 
 
 def path_function(path: Path) -> Any:

@@ -5,17 +5,17 @@ from __future__ import annotations
 import math
 from typing import TYPE_CHECKING, NamedTuple
 
-from lafr_mjx.bounds.check import Check, check, require_sound
-from lafr_mjx.bounds.exact_path import solve_exact
-from lafr_mjx.bounds.free_path import solve_free
 from lafr_mjx.errors import RunError
+from lafr_mjx.time_optimal.check import Check, check, require_sound
+from lafr_mjx.time_optimal.exact_path import solve_exact
+from lafr_mjx.time_optimal.free_path import solve_free
 
 if TYPE_CHECKING:
-    from lafr_mjx.bounds.exact_path import ExactSolution
-    from lafr_mjx.bounds.free_path import FreeSolution
-    from lafr_mjx.bounds.geometry import Gates, Tube
-    from lafr_mjx.bounds.models import Ideal, ModelName
     from lafr_mjx.reference.path import Path
+    from lafr_mjx.time_optimal.exact_path import ExactSolution
+    from lafr_mjx.time_optimal.free_path import FreeSolution
+    from lafr_mjx.time_optimal.geometry import Gates, Tube
+    from lafr_mjx.time_optimal.models import Ideal, ModelName
 
 YAW_BAND = math.radians(60.0)
 """How far the rotor bound's heading may leave the task's."""

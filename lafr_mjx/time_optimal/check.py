@@ -12,17 +12,17 @@ from typing import TYPE_CHECKING, NamedTuple
 
 import numpy as np
 
-from lafr_mjx.bounds.geometry import Gates, Tube
-from lafr_mjx.bounds.motion import rotation_of
 from lafr_mjx.errors import RunError
 from lafr_mjx.reference.path import derivatives, lap_s
 from lafr_mjx.so3 import matrix_to_quaternion, multiply, quaternion_to_matrix
+from lafr_mjx.time_optimal.geometry import Gates, Tube
+from lafr_mjx.time_optimal.motion import rotation_of
 from lafr_mjx.types import GRAVITY
 
 if TYPE_CHECKING:
-    from lafr_mjx.bounds.models import Ideal
-    from lafr_mjx.bounds.motion import Motion
     from lafr_mjx.reference.path import Path
+    from lafr_mjx.time_optimal.models import Ideal
+    from lafr_mjx.time_optimal.motion import Motion
 
 MAX_POSITION_ERROR = 0.005  # m, of the integration against the solution
 MAX_LIMIT_EXCESS = 0.02  # of a limit, between two points where the solver looked

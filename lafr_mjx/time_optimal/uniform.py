@@ -15,8 +15,8 @@ from lafr_mjx.reference.flatness import flat_state
 from lafr_mjx.reference.path import derivatives, lap_s
 
 if TYPE_CHECKING:
-    from lafr_mjx.bounds.models import Ideal
     from lafr_mjx.reference.path import Path
+    from lafr_mjx.time_optimal.models import Ideal
 
 _SAMPLES = 20_001
 _SLOWEST, _FASTEST = 100.0, 1e-3  # of the time scales that are looked at

@@ -12,6 +12,7 @@ private and may change.
 from __future__ import annotations
 
 import importlib
+import os
 from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
@@ -34,6 +35,10 @@ if TYPE_CHECKING:
     from lafr_mjx.tasks import load_task
 
 __version__ = "0.3.0"
+
+# XLA would print lines of processor features for every program that it finds in its cache. What
+# goes wrong comes as an exception all the same.
+os.environ.setdefault("TF_CPP_MIN_LOG_LEVEL", "3")
 
 _WHERE = {
     "ablate": "api",

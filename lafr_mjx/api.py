@@ -86,7 +86,7 @@ def fit(*logs: Path | str, **options: Any) -> dict[str, Any]:
     """Fit the hybrid model to recorded flights and test it; returns the figures.
 
     >>> import lafr_mjx as lm
-    >>> lm.fit("runs/a", out="runs/fit-a")["estimates"]
+    >>> lm.fit("runs/a", out="runs/fit-a")["hybrid_500ms_position_mm"]
 
     Args:
         logs: recorded flights: .npz, .csv, .parquet, ROS bags, run folders.

@@ -103,7 +103,8 @@ class RunSpec:
 
     def table(self) -> dict[str, Any]:
         """The table `run` of a configuration."""
-        return asdict(self) | {"plugins": list(self.plugins)}
+        plain = {"iterations": int(self.iterations), "plugins": list(self.plugins)}
+        return asdict(self) | plain
 
     @property
     def name(self) -> str:

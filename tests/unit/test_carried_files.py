@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 import shutil
 import tomllib
 
@@ -96,3 +97,18 @@ def test_damaged_tables_are_refused(table, tmp_path):
     with pytest.raises(InputError, match=r"files\.task"):
         carried_files.located({"run": dict(RUN), "files": {"task": table}})
     assert not list(tmp_path.rglob("x.toml"))
+
+
+def test_the_samples_of_a_task_are_carried(tmp_path):
+    angles = [2.0 * math.pi * k / 200 for k in range(200)]
+    lines = [f"{2 * math.cos(a):.6f}, {2 * math.sin(a):.6f}, 1.5" for a in angles]
+    (tmp_path / "ring.csv").write_text("\n".join(lines))
+    (tmp_path / "ring.toml").write_text(
+        'description = "ring"\n[path]\nkind = "samples"\nperiodic = true\nlap_s = 8.0\n'
+        'file = "ring.csv"\n'
+    )
+    job = AdaptationJob.build(RunSpec(**(RUN | {"task": str(tmp_path / "ring.toml")})))
+    config = as_read(job)
+    assert set(config["files"]["task"]["contents"]) == {"ring.toml", "ring.csv"}
+    (tmp_path / "ring.csv").unlink()
+    assert AdaptationJob.from_config(config).digests() == job.digests()

@@ -3,7 +3,7 @@
 import shutil
 
 import pytest
-from test_user_plugins import SOURCE
+from plugin_source import SOURCE
 
 import lafr_mjx as lm
 from lafr_mjx.errors import InputError

@@ -5,6 +5,7 @@ from __future__ import annotations
 import math
 import shutil
 import tomllib
+from dataclasses import replace
 
 import pytest
 
@@ -107,7 +108,7 @@ def test_the_samples_of_a_task_are_carried(tmp_path):
         'description = "ring"\n[path]\nkind = "samples"\nperiodic = true\nlap_s = 8.0\n'
         'file = "ring.csv"\n'
     )
-    job = AdaptationJob.build(RunSpec(**(RUN | {"task": str(tmp_path / "ring.toml")})))
+    job = AdaptationJob.build(replace(RunSpec(**RUN), task=str(tmp_path / "ring.toml")))
     config = as_read(job)
     assert set(config["files"]["task"]["contents"]) == {"ring.toml", "ring.csv"}
     (tmp_path / "ring.csv").unlink()

@@ -2,29 +2,12 @@
 
 import pytest
 from flax import struct
+from plugin_source import SOURCE
 
 from lafr_mjx.errors import InputError
 from lafr_mjx.plant import user_plugins
 from lafr_mjx.plant.plugins import AirPlugin
 from lafr_mjx.plant.vec3 import Vec3
-
-SOURCE = '''
-from flax import struct
-from lafr_mjx.plant.plugins import AirPlugin
-from lafr_mjx.plant.vec3 import Vec3
-
-@struct.dataclass
-class Draught(AirPlugin):
-    """Air that moves."""
-    velocity_mps: Vec3 = struct.field(default_factory=Vec3.zero)
-    share: float = 1.0
-
-    def velocity(self, memory, point):
-        return self.velocity_mps * self.share
-
-class NoPlugin:
-    pass
-'''
 
 
 @pytest.fixture

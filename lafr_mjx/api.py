@@ -32,7 +32,7 @@ def fly(task: str = "figure8", **options: Any) -> dict[str, Any]:
         task: a shipped task, or the path of a task file.
         options: those of `lafr-mjx fly`, with underscores.
     """
-    return Fly(task, **_paths(options, "json")).run()
+    return Fly(task, **_paths(options, "json")).fly()
 
 
 def adapt(

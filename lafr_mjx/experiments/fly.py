@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import functools
 import math
 import time
 from dataclasses import asdict, dataclass
@@ -14,6 +15,8 @@ from lafr_mjx.errors import InputError, RunError
 from lafr_mjx.output import check_writable, print_table, write_json
 
 if TYPE_CHECKING:
+    from collections.abc import Callable
+
     from lafr_mjx.metrics import FlightMetrics
     from lafr_mjx.plant.vehicle import Vehicle
     from lafr_mjx.tasks import Task
@@ -54,6 +57,10 @@ class Fly:
 
     def run(self) -> dict[str, Any]:
         """Fly and print a table with a row per flight (or per plant); returns the figures."""
+        return self.fly(say=functools.partial(print, flush=True))
+
+    def fly(self, say: Callable[[str], None] | None = None) -> dict[str, Any]:
+        """Fly; returns the figures. `say` hears what a user may want to read meanwhile."""
         from lafr_mjx.plant.scenario import load_scenario
         from lafr_mjx.plant.vehicle import load_vehicle
         from lafr_mjx.tasks import load_task
@@ -77,18 +84,39 @@ class Fly:
                 f"--plants {self.plants}: scenario '{scenario.name}' draws nothing; use "
                 f"'randomised' or a scenario with a [randomise] table"
             )
-        print(
-            f"Flying {task.name} in {scenario.name} with the {vehicle.name} vehicle "
-            f"(engine {self.engine}, time scale {scale:g}, seed {self.seed}) ...",
-            flush=True,
-        )
+        if say is not None:
+            say(
+                f"Flying {task.name} in {scenario.name} with the {vehicle.name} vehicle "
+                f"(engine {self.engine}, time scale {scale:g}, seed {self.seed}) ..."
+            )
         started = time.monotonic()
         from lafr_mjx.experiments import flights
 
         make = flights.fly_plants if self.plants > 1 else flights.fly_in_a_row
         count = self.plants if self.plants > 1 else self.flights
         results, reasons = make(vehicle, task, scenario, self.engine, scale, count, self.seed)
-        return self._report(task, vehicle, results, reasons, scale, time.monotonic() - started)
+        wall_s = time.monotonic() - started
+        if say is not None:
+            self._tell(task, results, reasons, wall_s)
+        return self._report(task, vehicle, results, reasons, scale, wall_s)
+
+    def _tell(
+        self, task: Task, results: list[FlightMetrics], reasons: list[str], wall_s: float
+    ) -> None:
+        several = "plant" if self.plants > 1 else "flight"
+        rows = [_row(i, m, r) for i, (m, r) in enumerate(zip(results, reasons, strict=True))]
+        shown = rows if len(rows) <= 40 else rows[:40]
+        columns = (several, *_COLUMNS[1:])
+        print_table(f"{task.name}: tracking with the geometric controller", columns, shown)
+        if len(rows) > len(shown):
+            print(f"... and {len(rows) - len(shown)} more (all are in the --json file)")
+        if self.plants > 1:
+            print(f"{sum(m.crashed for m in results)} of {len(results)} plants crashed")
+        figures, which = _summary(results)
+        print(
+            f"tracking error{which}: RMSE {figures['rmse_m']:.3f} m, "
+            f"peak {figures['peak_error_m']:.3f} m; {wall_s:.1f} s in all"
+        )
 
     def _report(
         self,
@@ -99,22 +127,9 @@ class Fly:
         scale: float,
         wall_s: float,
     ) -> dict[str, Any]:
-        several = "plant" if self.plants > 1 else "flight"
-        pairs = list(zip(results, reasons, strict=True))
-        rows = [_row(i, m, reason) for i, (m, reason) in enumerate(pairs)]
-        shown = rows if len(rows) <= 40 else rows[:40]
-        columns = (several, *_COLUMNS[1:])
-        print_table(f"{task.name}: tracking with the geometric controller", columns, shown)
-        if len(rows) > len(shown):
-            print(f"... and {len(rows) - len(shown)} more (all are in the --json file)")
+        """The figures, written where they were asked for; a crash is an error."""
+        several = "plants" if self.plants > 1 else "flights"
         crashes = sum(m.crashed for m in results)
-        if self.plants > 1:
-            print(f"{crashes} of {len(results)} plants crashed")
-        shown_metrics, which = _summary(results)
-        print(
-            f"tracking error{which}: RMSE {shown_metrics['rmse_m']:.3f} m, "
-            f"peak {shown_metrics['peak_error_m']:.3f} m; {wall_s:.1f} s in all"
-        )
         figures: dict[str, Any] = {
             "task": task.name,
             "scenario": self.scenario or task.scenario,
@@ -122,10 +137,10 @@ class Fly:
             "engine": self.engine,
             "time_scale": scale,
             "seed": self.seed,
-            **shown_metrics,
+            **_summary(results)[0],
             "crashes": crashes,
             "wall_s": wall_s,
-            f"{several}s": [asdict(m) | {"end": r} for m, r in pairs],
+            several: [asdict(m) | {"end": r} for m, r in zip(results, reasons, strict=True)],
         }
         write_json(self.json, figures)
         if crashes and self.plants == 1:

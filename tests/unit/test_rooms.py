@@ -29,7 +29,7 @@ FORBIDDEN = {
     "model": ("plant", "learner", *COMMANDS),
     "learner": ("plant", *COMMANDS),
     "plant": ("model", "learner", *COMMANDS),
-    "bounds": ("model", "learner", "control", *COMMANDS),
+    "time_optimal": ("model", "learner", "control", *COMMANDS),
     "logs": ("plant", "learner", "control", "experiments", "view", "hil", "cli"),
     "envs": ("model", "learner", "experiments", "hil", "cli"),
     "runs": ("plant", "model", "learner", "experiments", "view", "hil", "cli"),

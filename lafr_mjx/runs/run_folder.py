@@ -26,8 +26,7 @@ import lafr_mjx
 from lafr_mjx import output, toml_table
 from lafr_mjx.closing import Closing
 from lafr_mjx.errors import InputError, RunError
-from lafr_mjx.runs import checkpoints
-from lafr_mjx.runs import rollout_file
+from lafr_mjx.runs import checkpoints, rollout_file
 from lafr_mjx.runs import run_files as files
 from lafr_mjx.runs.toml_text import toml_text
 

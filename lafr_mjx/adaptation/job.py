@@ -24,6 +24,7 @@ from lafr_mjx.plant.plant import Plant, PlantRun
 from lafr_mjx.plant.scenario import Scenario, load_scenario
 from lafr_mjx.plant.vehicle import Vehicle, load_vehicle
 from lafr_mjx.runs import carried_files
+from lafr_mjx.runs.run_settings import check_kinds
 from lafr_mjx.tasks import Task, load_task
 
 if TYPE_CHECKING:
@@ -83,6 +84,7 @@ class AdaptationJob:
         """The run that a folder's configuration describes."""
         if "hil" in config:
             raise InputError("config.toml: is of a flight on a drone, which cannot be resumed")
+        check_kinds(config)
         given = carried_files.located(config)
         missing = [key for key in _KEYS if key not in given]
         if missing:

@@ -95,3 +95,29 @@ def test_damaged_tables_are_refused(table, tmp_path):
     with pytest.raises(InputError, match=r"files\.task"):
         carried_files.located({"run": dict(RUN), "files": {"task": table}})
     assert not list(tmp_path.rglob("x.toml"))
+
+
+@pytest.mark.parametrize(
+    ("edited", "named"),
+    [
+        ({"seed": "x"}, r"'run\.seed' is 'x'; it must be a whole number"),
+        ({"iterations": 1.5}, r"'run\.iterations' is 1\.5; it must be a whole number"),
+        ({"iterations": 0}, r"'run\.iterations' is 0"),
+        ({"plant": True}, r"'run\.plant' is True"),
+        ({"horizon": "long"}, r"'run\.horizon' is 'long'"),
+        ({"method": 3}, r"'run\.method' is 3; it must be a string"),
+        ({"task": ["figure8"]}, r"'run\.task'"),
+        ({"ats": "fast"}, r"'run\.ats' is 'fast'; it must be one of 'verified'"),
+    ],
+)
+def test_an_edited_value_of_another_kind_is_named(edited, named):
+    config = as_read(AdaptationJob.build(**RUN))
+    with pytest.raises(InputError, match=rf"^config\.toml: {named}"):
+        AdaptationJob.from_config(config | {"run": config["run"] | edited})
+
+
+@pytest.mark.parametrize("table", ["run", "files", "digests"])
+def test_a_table_that_is_none_is_named(table):
+    config = as_read(AdaptationJob.build(**RUN))
+    with pytest.raises(InputError, match=rf"'{table}' is 3; it must be a table"):
+        AdaptationJob.from_config(config | {table: 3})

@@ -206,6 +206,11 @@ class RunFolder(Closing):
 def read_config(path: Path) -> tuple[dict[str, Any], str]:
     """The configuration in a `config.toml`, and the version that wrote it."""
     data = toml_table.read_toml(path).data
+    if "ablation" in data:
+        raise InputError(
+            f"{path.parent}: is the folder of an ablation, a table of many runs, and not of a run; "
+            f"read it with: lafr-mjx ablate --only-print --out {path.parent}"
+        )
     version, written_by = data.pop(_HEAD[0], None), data.pop(_HEAD[1], "an unknown version")
     if not isinstance(version, int) or isinstance(version, bool):
         raise InputError(f"{path}: 'schema_version' is missing or wrong; it is a whole number")

@@ -145,6 +145,10 @@ class Ablate:
             check_address(self.ray)
             if self.devices is not None:
                 raise InputError("--devices: with --ray, the cluster decides what flies where")
+        elif self.devices is not None:
+            from lafr_mjx.ablation.chunk import check_devices
+
+            check_devices(self.devices)
 
     def _asked(self) -> Any:
         from lafr_mjx.ablation import plan as plans

@@ -13,11 +13,13 @@ from lafr_mjx.errors import InputError
 from lafr_mjx.output import check_writable, print_table, write_json
 
 if TYPE_CHECKING:
+    from collections.abc import Sequence
+
     from rich.progress import Progress
 
     from lafr_mjx.ablation.cluster import Cluster
     from lafr_mjx.ablation.plan import Plan
-    from lafr_mjx.ablation.table import AblationTable
+    from lafr_mjx.ablation.table import AblationTable, RunResult
 
 
 def _also(alias: str) -> Any:
@@ -202,10 +204,10 @@ class Ablate:
             devices = None
             size = self.chunk or (chunks.ON_ACCELERATOR if cluster.gpus else 1)
             where = f"Ray, chunks of {size}"
-        task = bar.add_task(where, total=left * self.iterations)
+        told = _Told(bar, where, left * self.iterations, len(plan.runs) - left, len(plan.runs))
         work(
-            plan, table, _Told(bar, task, where), size=size, devices=devices,
-            keep=self.keep_flights, cluster=cluster,
+            plan, table, told, size=size, devices=devices, keep=self.keep_flights,
+            cluster=cluster,
         )  # fmt: skip
 
     def _tell(self) -> None:
@@ -228,10 +230,11 @@ class Ablate:
 
 
 class _Told:
-    """Moves the progress bar."""
+    """Moves the progress bar; where there is no terminal, prints a line for each finished run."""
 
-    def __init__(self, bar: Progress, task: Any, where: str) -> None:
-        self.bar, self.task, self.where = bar, task, where
+    def __init__(self, bar: Progress, where: str, flights: int, done: int, runs: int) -> None:
+        self.bar, self.where, self.done, self.runs = bar, where, done, runs
+        self.task = bar.add_task(where, total=flights)
 
     def training(self, task: str, seed: int) -> None:
         """A base policy is trained, or read from the cache."""
@@ -240,6 +243,16 @@ class _Told:
     def flown(self, flights: int) -> None:
         """So many flights were made."""
         self.bar.update(self.task, advance=flights, description=self.where)
+
+    def stored(self, results: Sequence[RunResult]) -> None:
+        """These runs are finished and on the disk."""
+        from lafr_mjx.ablation.batch_progress import run_line
+
+        for run in results:
+            self.done += 1
+            if self.bar.disable:
+                line = run_line(self.done, self.runs, run.name, run.iterations)
+                self.bar.console.print(line, soft_wrap=True, markup=False)
 
 
 def _bar(console: Any) -> Progress:

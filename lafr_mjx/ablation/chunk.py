@@ -6,6 +6,7 @@ import os
 from typing import TYPE_CHECKING, Any, NamedTuple
 
 from lafr_mjx.errors import InputError, RunError
+from lafr_mjx.output import counted
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Sequence
@@ -132,8 +133,8 @@ def _step(batch: BatchedAdaptation) -> tuple[list[dict[str, Any]], list[Rollout]
         if "RESOURCE_EXHAUSTED" not in str(error):
             raise
         raise RunError(
-            f"a chunk of {len(batch.members)} runs does not fit the memory; what is finished is "
-            f"stored: go on with a smaller --chunk"
+            f"a chunk of {counted(len(batch.members), 'run')} does not fit the memory; what is "
+            f"finished is stored: go on with a smaller --chunk"
         ) from error
 
 

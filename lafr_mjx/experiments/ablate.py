@@ -10,7 +10,7 @@ import tyro
 from tyro.conf import Positional, UseAppendAction
 
 from lafr_mjx.errors import InputError
-from lafr_mjx.output import check_writable, print_table, write_json
+from lafr_mjx.output import check_writable, counted, print_table, write_json
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
@@ -107,16 +107,18 @@ class Ablate:
                 )
             done = sum(run.name in table.done for run in plan.runs)
             console.print(
-                f"{len(plan.runs)} adaptations of {self.iterations} flights in {self.out}, {done} "
-                f"of them finished already. Interrupted, the same command goes on."
+                f"{counted(len(plan.runs), 'adaptation')} of {counted(self.iterations, 'flight')} "
+                f"in {self.out}, {done} of them finished already. Interrupted, the same command "
+                f"goes on."
             )
             if done < len(plan.runs):
                 try:
                     self._work(plan, table, console)
                 except KeyboardInterrupt:
                     console.print(
-                        f"Interrupted: {len(table.done)} of {len(plan.runs)} adaptations are "
-                        f"stored. Go on with the same command."
+                        f"Interrupted: {len(table.done)} of "
+                        f"{counted(len(plan.runs), 'adaptation')} stored. Go on with the same "
+                        f"command."
                     )
                     raise
         self._tell()
@@ -134,7 +136,7 @@ class Ablate:
             if not -self.iterations <= number < self.iterations:
                 raise InputError(
                     f"--keep-flights {number}: must be from {-self.iterations} to "
-                    f"{self.iterations - 1}, with {self.iterations} flights"
+                    f"{self.iterations - 1}, with {counted(self.iterations, 'flight')}"
                 )
         if self.preset is not None:
             taken = ("tasks", "methods", "scenarios", "plants", "sweep")
@@ -218,8 +220,9 @@ class Ablate:
         groups = summary.groups_of(results)
         columns, rows, text_columns = summary.table_rows(groups)
         print_table(
-            f"{len(results)} adaptations; mean ± standard deviation", columns, rows, text_columns
-        )
+            f"{counted(len(results), 'adaptation')}; mean ± standard deviation",
+            columns, rows, text_columns,
+        )  # fmt: skip
         for group in groups:
             if group.plants > 1:
                 print("\n".join(summary.lines_about_plants(group)))

@@ -11,6 +11,7 @@ from typing import TYPE_CHECKING, Any, Literal, NamedTuple
 
 import numpy as np
 
+from lafr_mjx.output import counted
 from lafr_mjx.report.claims import THRESHOLD_M
 
 if TYPE_CHECKING:
@@ -117,4 +118,4 @@ def safe(verdict: Verdict, group: Sequence[FlownRun]) -> Verdict:
 def with_crashes(group: Sequence[FlownRun]) -> str:
     """Words about crashes, if there were any."""
     count = sum(crashes(run) for run in group)
-    return f"; {count} crashed flights" if count else ""
+    return f"; {counted(count, 'crashed flight')}" if count else ""

@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from lafr_mjx.adaptation.batch import RunSpec
+from lafr_mjx.output import counted
 from lafr_mjx.report import claim_figures as claims
 from lafr_mjx.report import flight_sections as flights
 from lafr_mjx.report.material import TASK_WORDS, records, threshold
@@ -59,8 +60,7 @@ def summary(material: Material) -> Section:
         )
     )
     if missing:
-        words = "1 claim" if len(missing) == 1 else f"{len(missing)} claims"
-        parts.append(Listing(f"{words} without data", "\n".join(missing)))
+        parts.append(Listing(f"{counted(len(missing), 'claim')} without data", "\n".join(missing)))
     return Section("Summary against the paper", parts)
 
 

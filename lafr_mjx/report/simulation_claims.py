@@ -7,6 +7,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Any, NamedTuple
 
+from lafr_mjx.output import counted
 from lafr_mjx.report.claim_figures import (
     Claim,
     Verdict,
@@ -76,7 +77,7 @@ def ablation_claims(runs: Collected, scenario: str) -> list[Claim]:
     claims.append(
         Claim(topic, words, paper,
               f"largest RMSE {worst[most]:.2f} m ({most}); peak error beyond it in {count} of "
-              f"{flights} flights{with_crashes(everything)}",
+              f"{counted(flights, 'flight')}{with_crashes(everything)}",
               safe("reproduced" if worst[most] < THRESHOLD_M else "not reproduced", everything))
     )  # fmt: skip
     return claims
@@ -95,9 +96,9 @@ def _compared(runs: Collected, topic: str, here: Mapping[str, Any], versus: _Ver
     return Claim(
         topic, versus.words, versus.paper,
         f"last lap {spread(laps[0])} against {spread(laps[1])} s, shorter by {CLEARLY:.0%} or "
-        f"more in {shorter} of {len(both)} seeds; RMSE there {spread(errors[0], '.3f')} against "
-        f"{spread(errors[1], '.3f')} m; flights beyond 0.35 m {sum(over[0])} against "
-        f"{sum(over[1])}",
+        f"more in {shorter} of {counted(len(both), 'seed')}; RMSE there "
+        f"{spread(errors[0], '.3f')} against {spread(errors[1], '.3f')} m; flights "
+        f"beyond 0.35 m {sum(over[0])} against {sum(over[1])}",
         "reproduced" if shorter == len(both) else "not reproduced",
     )  # fmt: skip
 
@@ -123,7 +124,7 @@ def wind_claims(runs: Collected) -> list[Claim]:
               safe(judge(speeds, 6.8, rounding=0.05), ours)),
         Claim(topic, words[1], papers[1],
               f"largest RMSE {spread(worst)} m; peak error beyond it in {sum(peaks)} of "
-              f"{sum(len(run.records) for run in ours)} flights",
+              f"{counted(sum(len(run.records) for run in ours), 'flight')}",
               safe("reproduced" if max(worst) < THRESHOLD_M else "not reproduced", ours)),
     ]  # fmt: skip
     both = pairs(runs, {**here, "method": "ours"}, {**here, "method": "baseline"})

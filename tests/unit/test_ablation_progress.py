@@ -38,6 +38,14 @@ def test_each_finished_run_of_an_ablation_is_a_line(tmp_path, capsys, nothing_fl
     assert f"2 of 2: figure8-nominal-lotf-seed0: {figures}" in lines
 
 
+def test_one_is_not_many(tmp_path, capsys, nothing_flies):
+    ablate(tmp_path / "x", methods=("ours",))
+    told = " ".join(capsys.readouterr().out.split())
+    assert told.startswith("1 adaptation of 2 flights in ")
+    assert "1 adaptation; mean" in told
+    assert "1 adaptations" not in told
+
+
 def test_each_finished_run_of_a_reproduction_is_a_line(tmp_path, monkeypatch, capsys):
     specs = [RunSpec("figure8", "nominal", seed=seed, iterations=2) for seed in (0, 1)]
 

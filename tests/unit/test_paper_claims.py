@@ -57,6 +57,11 @@ def test_a_good_set_of_runs():
     assert found["Inspection", "motion time of the tour"] == "better"
 
 
+def test_one_seed_is_not_many():
+    found = paper_claims(collected(PaperPlan((0,), "freebody").specs()))
+    assert any("in 1 of 1 seed;" in claim.measured for claim in found)
+
+
 def test_nothing_flown_is_no_verdict():
     assert set(verdicts(specs=[]).values()) == {"no data"}
 

@@ -100,6 +100,8 @@ class View:
             raise InputError("--compare and --flights need the folder of a run")
         if self.web and (self.video or self.strobe):
             raise InputError("--web shows, --video and --strobe write files: give one or the other")
+        if self.compare and self.strobe:
+            raise InputError("--strobe: a picture of one run; leave --compare out, or give --video")
         live_only = ("scenario", "policy", "time_scale")
         if self.run_folder is not None:
             for name in live_only:
@@ -127,6 +129,12 @@ class View:
         replays = [load_replay(self.run_folder, self.task, self.vehicle)]
         if self.compare is not None:
             replays.append(load_replay(self.compare, self.task, self.vehicle))
+            one, other = (replay.task.name for replay in replays)
+            if one != other:
+                raise InputError(
+                    f"--compare {self.compare}: flies the task '{other}'; only runs of "
+                    f"{self.run_folder}'s task, '{one}', can fly beside it"
+                )
         return [replay.chosen(self.flights) for replay in replays]
 
     def _show(self, replays: list[Replay], shot: Shot) -> None:

@@ -56,8 +56,10 @@ class Ablate:
     """Seeds of plant, learner and base policy; default 0 1 2, with --plants 0."""
     plants: int = 1
     """Plants that are drawn from a randomised scenario for each seed."""
-    sweep: UseAppendAction[tuple[str, ...]] = ()
-    """NAME=VALUE,VALUE,...: a setting of the scenario, e.g. delay_ms=0,20,40; may be repeated."""
+    sweep: UseAppendAction[
+        Annotated[tuple[str, ...], tyro.conf.arg(metavar="NAME=VALUE,VALUE,...")]
+    ] = ()
+    """A setting of the scenario, e.g. delay_ms=0,20,40; may be repeated."""
     preset: Literal["paper"] | None = None
     """The paper's simulations: five methods on the figure-8, ours elsewhere."""
     iterations: int = 12

@@ -6,9 +6,9 @@ import json
 import tempfile
 from dataclasses import dataclass
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Annotated, Any
 
-from tyro.conf import Positional
+from tyro.conf import Positional, arg
 
 from lafr_mjx.errors import InputError, RunError
 from lafr_mjx.output import counted
@@ -33,7 +33,7 @@ class Report:
     is there already is replaced whole.
     """
 
-    runs: Positional[tuple[Path, ...]]
+    runs: Positional[Annotated[tuple[Path, ...], arg(metavar="RUN [RUN ...]")]]
     """Run folders, or folders that contain them."""
     out: Path = Path("report.html")
     """The page. Its Markdown twin is called NAME.md; the pictures of that lie in NAME_files."""

@@ -7,9 +7,9 @@ import os
 import time
 from dataclasses import dataclass
 from pathlib import Path
-from typing import TYPE_CHECKING, Literal
+from typing import TYPE_CHECKING, Annotated, Literal
 
-from tyro.conf import Positional
+from tyro.conf import Positional, arg
 
 from lafr_mjx.errors import InputError
 
@@ -37,7 +37,7 @@ class View:
     Without RUN it flies live: wind and time scale can be changed while it flies.
     """
 
-    run_folder: Positional[Path | None] = None
+    run_folder: Positional[Annotated[Path | None, arg(metavar="[RUN]")]] = None
     """Folder of a run, or the .npz of one recorded flight (with --task)."""
     compare: Path | None = None
     """Another run, flown beside the first."""

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import json
 import zipfile
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
@@ -48,7 +48,7 @@ def save_policy(path: Path, policy: Policy) -> None:
     layers = tuple(mlp.Layer(*(np.asarray(a, np.float32) for a in one)) for one in policy.layers)
     limits = CommandLimits(*(np.asarray(a, np.float32) for a in policy.limits))
     _check(path, layers, limits)
-    arrays: dict[str, np.ndarray] = {
+    arrays: dict[str, Any] = {
         "limits_low": limits.low,
         "limits_high": limits.high,
         "contract": np.array(json.dumps(contract())),

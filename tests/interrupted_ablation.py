@@ -30,6 +30,9 @@ class Impatient:
     def training(self, task, seed):
         pass
 
+    def stored(self, results):
+        pass
+
     def flown(self, flights):
         self.flights += flights
         if self.flights == 3:

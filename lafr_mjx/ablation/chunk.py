@@ -5,7 +5,8 @@ from __future__ import annotations
 import os
 from typing import TYPE_CHECKING, Any, NamedTuple
 
-from lafr_mjx.errors import RunError
+from lafr_mjx.errors import InputError, RunError
+from lafr_mjx.output import counted
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Sequence
@@ -125,8 +126,8 @@ def _step(batch: BatchedAdaptation) -> tuple[list[dict[str, Any]], list[Rollout]
         if "RESOURCE_EXHAUSTED" not in str(error):
             raise
         raise RunError(
-            f"a chunk of {len(batch.members)} runs does not fit the memory; what is finished is "
-            f"stored: go on with a smaller --chunk"
+            f"a chunk of {counted(len(batch.members), 'run')} does not fit the memory; what is "
+            f"finished is stored: go on with a smaller --chunk"
         ) from error
 
 
@@ -140,13 +141,27 @@ def use_all_cores(wanted: int | None) -> None:
     flags = os.environ.get("XLA_FLAGS", "")
     if "xla_force_host_platform_device_count" in flags:
         return  # the user's own choice
-    cores = wanted or len(os.sched_getaffinity(0))
+    there = len(os.sched_getaffinity(0))
+    cores = min(wanted or there, there)
     try:
         jax.config.update("jax_num_cpu_devices", cores)
     except RuntimeError:
         return  # JAX has begun already; its devices are what they are
     if cores > 1:
         os.environ["XLA_FLAGS"] = f"{flags} --xla_cpu_multi_thread_eigen=false".strip()
+
+
+def check_devices(wanted: int) -> None:
+    """Refuse more cores or accelerators than there are; begins JAX."""
+    use_all_cores(wanted)
+    import jax
+
+    there = len(jax.devices())
+    if wanted > there:
+        raise InputError(
+            f"--devices {wanted}: JAX has {there} here ({jax.devices()[0].device_kind}); give at "
+            f"most that, or leave it out to use all"
+        )
 
 
 def usual_size(runs: int, devices: int) -> int:

@@ -26,6 +26,10 @@ class Told(Protocol):
         """So many flights were made."""
         ...
 
+    def stored(self, results: Sequence[RunResult]) -> None:
+        """These runs are finished and on the disk."""
+        ...
+
 
 def base_policies(
     plan: Plan, runs: Sequence[Run], told: Told | None = None
@@ -74,7 +78,9 @@ def work(
         for run in flown:
             for number, rollout in run.flights.items():
                 table.save_flight(run.name, number, rollout)
-        table.append([_result(plan, known[run.name], run, table) for run in flown])
+        results = [_result(plan, known[run.name], run, table) for run in flown]
+        table.append(results)
+        told.stored(results)
         if cluster is not None:
             told.flown(len(flown) * plan.asked.common.iterations)
 

@@ -27,6 +27,7 @@ from lafr_mjx.plant.vehicle import Vehicle, load_vehicle
 from lafr_mjx.run_spec import RunSpec
 from lafr_mjx.runs import carried_files
 from lafr_mjx.tasks import Task, load_task
+from lafr_mjx.toml_table import Table
 
 if TYPE_CHECKING:
     from lafr_mjx.learner.improve import LearnerSettings
@@ -84,6 +85,9 @@ class AdaptationJob:
         """The run that a folder's configuration describes."""
         if "hil" in config:
             raise InputError("config.toml: is of a flight on a drone, which cannot be resumed")
+        whole = Table(config, Path("config.toml"))
+        for name in ("run", "files", "digests"):
+            whole.table(name)  # a file may have been edited by hand
         asked = RunSpec.of_table(config.get("run", {}))
         job = AdaptationJob.build(RunSpec.of_table(carried_files.located(config)))
         for what, digest in job.digests().items():

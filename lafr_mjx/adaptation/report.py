@@ -8,6 +8,8 @@ from typing import TYPE_CHECKING, Any
 from rich.console import Console
 from rich.progress import BarColumn, Progress, TextColumn, TimeElapsedColumn
 
+from lafr_mjx.output import counted
+
 if TYPE_CHECKING:
     from lafr_mjx.adaptation.job import AdaptationJob
     from lafr_mjx.runs.run_folder import RunFolder
@@ -46,7 +48,7 @@ class AdaptationReport:
         spec = job.spec
         count, done = spec.iterations, len(folder.iterations())
         longest = job.task.flight_s(job.task.start_time_scale)
-        flights = "1 flight" if count == 1 else f"{count} flights"
+        flights = counted(count, "flight")
         self.console.print(
             f"Adapting on {job.task.name} in {job.scenario.name} ({spec.method}, seed "
             f"{spec.seed}, engine {spec.engine}): {flights} of 8 to {longest:.0f} s, "
@@ -157,8 +159,9 @@ class AdaptationReport:
             + (f" (paper {paper[2]:.2f})" if paper and paper[2] else "")
             + f", in {summary['flight_time_s']:.0f} s of flight; RMSE "
             f"{summary['first_rmse_m']:.3f} → {summary['last_rmse_m']:.3f} m; "
-            f"{summary['crashes']} crashes, {summary['flights_beyond_threshold']} of "
-            f"{summary['iterations']} flights beyond {self.job.task.error_threshold_m:g} m.",
+            f"{summary['crashes']} crash{'' if summary['crashes'] == 1 else 'es'}, "
+            f"{summary['flights_beyond_threshold']} of {counted(summary['iterations'], 'flight')} "
+            f"beyond {self.job.task.error_threshold_m:g} m.",
             soft_wrap=True,
         )
 

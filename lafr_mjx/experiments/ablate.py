@@ -10,10 +10,12 @@ import tyro
 from tyro.conf import Positional, UseAppendAction
 
 from lafr_mjx.errors import InputError
-from lafr_mjx.output import check_writable, print_table, write_json
+from lafr_mjx.output import check_writable, counted, print_table, write_json
 from lafr_mjx.run_spec import EngineName, Features, RunSpec, TimeScalingName
 
 if TYPE_CHECKING:
+    from collections.abc import Sequence
+
     from rich.progress import Progress
 
     from lafr_mjx.ablation.cluster import Cluster
@@ -55,8 +57,10 @@ class Ablate:
     """Seeds of plant, learner and base policy; default 0 1 2, with --plants 0."""
     plants: int = 1
     """Plants that are drawn from a randomised scenario for each seed."""
-    sweep: UseAppendAction[tuple[str, ...]] = ()
-    """NAME=VALUE,VALUE,...: a setting of the scenario, e.g. delay_ms=0,20,40; may be repeated."""
+    sweep: UseAppendAction[
+        Annotated[tuple[str, ...], tyro.conf.arg(metavar="NAME=VALUE,VALUE,...")]
+    ] = ()
+    """A setting of the scenario, e.g. delay_ms=0,20,40; may be repeated."""
     preset: Literal["paper"] | None = None
     """The paper's simulations: five methods on the figure-8, ours elsewhere."""
     iterations: int = RunSpec.iterations
@@ -111,16 +115,18 @@ class Ablate:
                 )
             done = sum(run.name in table.done for run in plan.runs)
             console.print(
-                f"{len(plan.runs)} adaptations of {self.iterations} flights in {self.out}, {done} "
-                f"of them finished already. Interrupted, the same command goes on."
+                f"{counted(len(plan.runs), 'adaptation')} of {counted(self.iterations, 'flight')} "
+                f"in {self.out}, {done} of them finished already. Interrupted, the same command "
+                f"goes on."
             )
             if done < len(plan.runs):
                 try:
                     self._work(plan, table, console)
                 except KeyboardInterrupt:
                     console.print(
-                        f"Interrupted: {len(table.done)} of {len(plan.runs)} adaptations are "
-                        f"stored. Go on with the same command."
+                        f"Interrupted: {len(table.done)} of "
+                        f"{counted(len(plan.runs), 'adaptation')} stored. Go on with the same "
+                        f"command."
                     )
                     raise
         return self._tell()
@@ -138,7 +144,7 @@ class Ablate:
             if not -self.iterations <= number < self.iterations:
                 raise InputError(
                     f"--keep-flights {number}: must be from {-self.iterations} to "
-                    f"{self.iterations - 1}, with {self.iterations} flights"
+                    f"{self.iterations - 1}, with {counted(self.iterations, 'flight')}"
                 )
         if self.preset is not None:
             taken = ("tasks", "methods", "scenarios", "plants", "sweep")
@@ -151,6 +157,10 @@ class Ablate:
             check_address(self.ray)
             if self.devices is not None:
                 raise InputError("--devices: with --ray, the cluster decides what flies where")
+        elif self.devices is not None:
+            from lafr_mjx.ablation.chunk import check_devices
+
+            check_devices(self.devices)
 
     def _asked(self) -> Any:
         from lafr_mjx.ablation import plan as plans
@@ -204,10 +214,10 @@ class Ablate:
             devices = None
             size = self.chunk or (chunks.ON_ACCELERATOR if cluster.gpus else 1)
             where = f"Ray, chunks of {size}"
-        task = bar.add_task(where, total=left * self.iterations)
+        told = _Told(bar, where, left * self.iterations, len(plan.runs) - left, len(plan.runs))
         work(
-            plan, table, _Told(bar, task, where), size=size, devices=devices,
-            keep=self.keep_flights, cluster=cluster,
+            plan, table, told, size=size, devices=devices, keep=self.keep_flights,
+            cluster=cluster,
         )  # fmt: skip
 
     def _tell(self) -> list[RunResult]:
@@ -218,8 +228,9 @@ class Ablate:
         groups = summary.groups_of(results)
         columns, rows, text_columns = summary.table_rows(groups)
         print_table(
-            f"{len(results)} adaptations; mean ± standard deviation", columns, rows, text_columns
-        )
+            f"{counted(len(results), 'adaptation')}; mean ± standard deviation",
+            columns, rows, text_columns,
+        )  # fmt: skip
         for group in groups:
             if group.plants > 1:
                 print("\n".join(summary.lines_about_plants(group)))
@@ -231,10 +242,11 @@ class Ablate:
 
 
 class _Told:
-    """Moves the progress bar."""
+    """Moves the progress bar; where there is no terminal, prints a line for each finished run."""
 
-    def __init__(self, bar: Progress, task: Any, where: str) -> None:
-        self.bar, self.task, self.where = bar, task, where
+    def __init__(self, bar: Progress, where: str, flights: int, done: int, runs: int) -> None:
+        self.bar, self.where, self.done, self.runs = bar, where, done, runs
+        self.task = bar.add_task(where, total=flights)
 
     def training(self, task: str, seed: int) -> None:
         """A base policy is trained, or read from the cache."""
@@ -243,6 +255,16 @@ class _Told:
     def flown(self, flights: int) -> None:
         """So many flights were made."""
         self.bar.update(self.task, advance=flights, description=self.where)
+
+    def stored(self, results: Sequence[RunResult]) -> None:
+        """These runs are finished and on the disk."""
+        from lafr_mjx.ablation.batch_progress import run_line
+
+        for run in results:
+            self.done += 1
+            if self.bar.disable:
+                line = run_line(self.done, self.runs, run.name, run.iterations)
+                self.bar.console.print(line, soft_wrap=True, markup=False)
 
 
 def _bar(console: Any) -> Progress:

@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Any, Literal
 from rich.console import Console
 
 from lafr_mjx.errors import InputError
-from lafr_mjx.output import check_writable, write_json
+from lafr_mjx.output import check_writable, counted, write_json
 from lafr_mjx.report.paper_plan import PAPER_RUNS
 
 if TYPE_CHECKING:
@@ -60,8 +60,8 @@ class CheckClaims:
         console = Console(highlight=False)
         done = sum(finished(spec, self.out) for spec in specs)
         console.print(
-            f"{len(specs)} runs in {self.out}, {done} of them finished already; a run takes half "
-            f"a minute to a minute. Interrupted, the same command goes on."
+            f"{counted(len(specs), 'run')} in {self.out}, {done} of them finished already; a run "
+            f"takes half a minute to a minute. Interrupted, the same command goes on."
         )
         base_s = None
         if done < len(specs) and not self.only_print:

@@ -6,11 +6,12 @@ import json
 import tempfile
 from dataclasses import dataclass
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Annotated, Any
 
-from tyro.conf import Positional
+from tyro.conf import Positional, arg
 
 from lafr_mjx.errors import InputError, RunError
+from lafr_mjx.output import counted
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
@@ -32,7 +33,7 @@ class Report:
     is there already is replaced whole.
     """
 
-    runs: Positional[tuple[Path, ...]]
+    runs: Positional[Annotated[tuple[Path, ...], arg(metavar="RUN [RUN ...]")]]
     """Run folders, or folders that contain them."""
     out: Path = Path("report.html")
     """The page. Its Markdown twin is called NAME.md; the pictures of that lie in NAME_files."""
@@ -49,15 +50,11 @@ class Report:
         report_file.check_target(self.out)
         bounds = [read_bounds(path) for path in self.bounds]
         collected = collect(self.runs)
-        console = Console(highlight=False)
-        with console.status(f"drawing a report of {len(collected.runs)} runs ..."):
+        console, count = Console(highlight=False), counted(len(collected.runs), "run")
+        with console.status(f"drawing a report of {count} ..."):
             page = build(collected, bounds)
         made = report_file.write(self.out, page)
-        count = len(collected.runs)
-        console.print(
-            f"Report of {count} run{'s' if count > 1 else ''}: {made[0]} (and {made[1]})",
-            soft_wrap=True,
-        )
+        console.print(f"Report of {count}: {made[0]} (and {made[1]})", soft_wrap=True)
 
 
 def build(collected: Any, bounds: Sequence[dict[str, Any]]) -> Page:
@@ -84,12 +81,14 @@ def build(collected: Any, bounds: Sequence[dict[str, Any]]) -> Page:
     sections += [hints] if hints else []
     sections.append(appendix.appendix(runs))
     tasks = ", ".join(sorted({run.task for run in runs}))
-    seeds = ", ".join(map(str, sorted({run.spec.seed for run in runs})))
-    engines = " and ".join(sorted({run.spec.engine for run in runs}))
+    seeds = sorted({run.spec.seed for run in runs})
+    seed_words = f"seed{'s' if len(seeds) > 1 else ''} {', '.join(map(str, seeds))}"
+    engines = sorted({run.spec.engine for run in runs})
+    engine_words = f"engine{'s' if len(engines) > 1 else ''} {' and '.join(engines)}"
     lead = (
-        f"{len(runs)} adaptation runs on {tasks}; seeds {seeds}; engine {engines}. A drone flies, "
-        f"learns from each flight what its model gets wrong, improves its policy in that model, "
-        f"and speeds up its reference as far as the model can vouch for."
+        f"{counted(len(runs), 'adaptation run')} on {tasks}; {seed_words}; {engine_words}. A drone "
+        f"flies, learns from each flight what its model gets wrong, improves its policy in that "
+        f"model, and speeds up its reference as far as the model can vouch for."
     )
     return Page("Adaptation in flight: results beside the paper", lead, sections, contents=True,
                 foot="Made by lafr-mjx report.")  # fmt: skip

@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING, Literal
 from rich.console import Console
 
 from lafr_mjx.errors import InputError, RunError
+from lafr_mjx.output import counted
 from lafr_mjx.report.paper_plan import (
     BOUND_TASKS,
     PAPER_RUNS,
@@ -63,8 +64,9 @@ class Reproduce:
         done = [spec for spec in specs if finished(spec, self.out)]
         console = Console(highlight=False)
         console.print(
-            f"{len(specs)} runs in {self.out}, {len(done)} of them finished already; a run takes "
-            f"half a minute to a minute on a core. Interrupted, the same command goes on.",
+            f"{counted(len(specs), 'run')} in {self.out}, {len(done)} of them finished already; a "
+            f"run takes half a minute to a minute on a core. Interrupted, the same command goes "
+            f"on.",
             soft_wrap=True,
         )
         if self.dry_run:

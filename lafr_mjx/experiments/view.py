@@ -7,9 +7,9 @@ import os
 import time
 from dataclasses import dataclass
 from pathlib import Path
-from typing import TYPE_CHECKING, Literal
+from typing import TYPE_CHECKING, Annotated, Literal
 
-from tyro.conf import Positional
+from tyro.conf import Positional, arg
 
 from lafr_mjx.errors import InputError
 
@@ -37,7 +37,7 @@ class View:
     Without RUN it flies live: wind and time scale can be changed while it flies.
     """
 
-    run_folder: Positional[Path | None] = None
+    run_folder: Positional[Annotated[Path | None, arg(metavar="[RUN]")]] = None
     """Folder of a run, or the .npz of one recorded flight (with --task)."""
     compare: Path | None = None
     """Another run, flown beside the first."""
@@ -100,6 +100,8 @@ class View:
             raise InputError("--compare and --flights need the folder of a run")
         if self.web and (self.video or self.strobe):
             raise InputError("--web shows, --video and --strobe write files: give one or the other")
+        if self.compare and self.strobe:
+            raise InputError("--strobe: a picture of one run; leave --compare out, or give --video")
         live_only = ("scenario", "policy", "time_scale")
         if self.run_folder is not None:
             for name in live_only:
@@ -127,6 +129,12 @@ class View:
         replays = [load_replay(self.run_folder, self.task, self.vehicle)]
         if self.compare is not None:
             replays.append(load_replay(self.compare, self.task, self.vehicle))
+            one, other = (replay.task.name for replay in replays)
+            if one != other:
+                raise InputError(
+                    f"--compare {self.compare}: flies the task '{other}'; only runs of "
+                    f"{self.run_folder}'s task, '{one}', can fly beside it"
+                )
         return [replay.chosen(self.flights) for replay in replays]
 
     def _show(self, replays: list[Replay], shot: Shot) -> None:

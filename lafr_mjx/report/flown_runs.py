@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 
 from lafr_mjx.ablation import table as ablation_table
 from lafr_mjx.errors import InputError
+from lafr_mjx.output import counted
 from lafr_mjx.run_spec import RunSpec
 from lafr_mjx.runs.rollout_file import load_rollout
 from lafr_mjx.runs.run_folder import RunFolder
@@ -206,7 +207,7 @@ def _without_doubles(runs: Iterable[FlownRun], notes: list[str]) -> list[FlownRu
 def _warnings(runs: Sequence[FlownRun]) -> list[str]:
     notes = [
         f"Unfinished: {run.folder or run.spec.name} has {len(run.records)} of "
-        f"{run.spec.iterations} iterations"
+        f"{counted(run.spec.iterations, 'iteration')}"
         for run in runs if not run.complete
     ]  # fmt: skip
     for what, values in (

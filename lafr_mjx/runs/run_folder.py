@@ -26,8 +26,7 @@ import lafr_mjx
 from lafr_mjx import output, toml_table
 from lafr_mjx.closing import Closing
 from lafr_mjx.errors import InputError, RunError
-from lafr_mjx.runs import checkpoints
-from lafr_mjx.runs import rollout_file
+from lafr_mjx.runs import checkpoints, rollout_file
 from lafr_mjx.runs import run_files as files
 from lafr_mjx.runs.toml_text import toml_text
 
@@ -217,6 +216,11 @@ def _text(config: Mapping[str, Any]) -> str:
 def read_config(path: Path) -> tuple[dict[str, Any], str]:
     """The configuration in a `config.toml`, and the version that wrote it."""
     data = toml_table.read_toml(path).data
+    if "ablation" in data:
+        raise InputError(
+            f"{path.parent}: is the folder of an ablation, a table of many runs, and not of a run; "
+            f"read it with: lafr-mjx ablate --only-print --out {path.parent}"
+        )
     version, written_by = data.pop(_HEAD[0], None), data.pop(_HEAD[1], "an unknown version")
     if not isinstance(version, int) or isinstance(version, bool):
         raise InputError(f"{path}: 'schema_version' is missing or wrong; it is a whole number")

@@ -136,6 +136,7 @@ def test_bad_input_is_named(changes, message):
         ({"seeds": ()}, "--seeds: names none"),
         ({"chunk": 0}, "--chunk 0"),
         ({"devices": 0}, "--devices 0"),
+        ({"devices": 65536}, "--devices 65536: JAX has [0-9]+ here"),
         ({"keep_flights": (12,)}, "--keep-flights 12"),
         ({"preset": "paper", "methods": ("ours",)}, "--preset paper: sets methods"),
         ({"ray": "127.0.0.1:1", "devices": 2}, "--devices"),

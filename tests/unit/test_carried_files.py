@@ -113,3 +113,10 @@ def test_the_samples_of_a_task_are_carried(tmp_path):
     assert set(config["files"]["task"]["contents"]) == {"ring.toml", "ring.csv"}
     (tmp_path / "ring.csv").unlink()
     assert AdaptationJob.from_config(config).digests() == job.digests()
+
+
+@pytest.mark.parametrize("table", ["run", "files", "digests"])
+def test_a_table_that_is_none_is_named(table):
+    config = as_read(AdaptationJob.build(RunSpec(**RUN)))
+    with pytest.raises(InputError, match=rf"'{table}' is 3; it must be a table"):
+        AdaptationJob.from_config(config | {table: 3})

@@ -63,6 +63,7 @@ def test_what_has_no_data_is_left_out_and_named(tmp_path):
     assert "Learning curves" in headings(page) and "Hardware variations" not in headings(page)
     assert "Without data: Ablation" in page
     assert "Unfinished" not in page
+    assert "1 adaptation run on figure8; seed 100; engine freebody." in page
 
 
 def test_missing_and_broken_flights_are_told(tmp_path):

@@ -6,11 +6,11 @@ import inspect
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from lafr_mjx.experiments.ablate import Ablate
-from lafr_mjx.experiments.adapt import Adapt
-from lafr_mjx.experiments.bounds import Bounds
-from lafr_mjx.experiments.fit import Fit
-from lafr_mjx.experiments.fly import Fly
+from lafr_mjx.commands.ablate import Ablate
+from lafr_mjx.commands.adapt import Adapt
+from lafr_mjx.commands.bounds import Bounds
+from lafr_mjx.commands.fit import Fit
+from lafr_mjx.commands.fly import Fly
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Mapping

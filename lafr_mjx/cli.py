@@ -14,20 +14,20 @@ import tyro
 
 import lafr_mjx
 from lafr_mjx import interruption
+from lafr_mjx.commands.ablate import Ablate
+from lafr_mjx.commands.adapt import Adapt
+from lafr_mjx.commands.bench_ablate import BenchAblate
+from lafr_mjx.commands.bench_fit import BenchFit
+from lafr_mjx.commands.bench_plant import BenchPlant
+from lafr_mjx.commands.bounds import Bounds
+from lafr_mjx.commands.check_claims import CheckClaims
+from lafr_mjx.commands.fit import Fit
+from lafr_mjx.commands.fly import Fly
+from lafr_mjx.commands.listing import List
+from lafr_mjx.commands.report import Report
+from lafr_mjx.commands.reproduce import Reproduce
+from lafr_mjx.commands.view import View
 from lafr_mjx.errors import InputError, RunError
-from lafr_mjx.experiments.ablate import Ablate
-from lafr_mjx.experiments.adapt import Adapt
-from lafr_mjx.experiments.bench_ablate import BenchAblate
-from lafr_mjx.experiments.bench_fit import BenchFit
-from lafr_mjx.experiments.bench_plant import BenchPlant
-from lafr_mjx.experiments.bounds import Bounds
-from lafr_mjx.experiments.check_claims import CheckClaims
-from lafr_mjx.experiments.fit import Fit
-from lafr_mjx.experiments.fly import Fly
-from lafr_mjx.experiments.listing import List
-from lafr_mjx.experiments.report import Report
-from lafr_mjx.experiments.reproduce import Reproduce
-from lafr_mjx.experiments.view import View
 from lafr_mjx.help_texts import readable
 
 _DESCRIPTION = """Learn agile quadrotor flight while flying.

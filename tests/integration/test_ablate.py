@@ -17,7 +17,7 @@ from interrupted_ablation import SMALL
 
 from lafr_mjx.ablation.plan import Plan
 from lafr_mjx.ablation.table import read_results
-from lafr_mjx.experiments.ablate import Ablate
+from lafr_mjx.commands.ablate import Ablate
 from lafr_mjx.metrics import flight_metrics
 from lafr_mjx.runs.rollout_file import load_rollout
 

@@ -6,7 +6,7 @@ import pytest
 from report_runs import write_run
 from view_runs import require_chromium
 
-from lafr_mjx.experiments.report import Report
+from lafr_mjx.commands.report import Report
 from lafr_mjx.run_spec import RunSpec
 
 

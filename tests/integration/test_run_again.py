@@ -6,8 +6,8 @@ import pytest
 from plugin_source import SOURCE
 
 import lafr_mjx as lm
+from lafr_mjx.commands.adapt import Adapt
 from lafr_mjx.errors import InputError
-from lafr_mjx.experiments.adapt import Adapt
 
 FLY = {"scenario": "nominal", "engine": "freebody", "seed": 100}
 

@@ -12,8 +12,8 @@ from lafr_mjx.ablation import plan as plans
 from lafr_mjx.ablation import sweep as sweeps
 from lafr_mjx.ablation.chunk import split
 from lafr_mjx.ablation.plan import Asked, Block, Plan
+from lafr_mjx.commands.ablate import Ablate
 from lafr_mjx.errors import InputError
-from lafr_mjx.experiments.ablate import Ablate
 from lafr_mjx.plant.scenario import load_scenario
 from lafr_mjx.run_spec import RunSpec
 

@@ -8,7 +8,7 @@ from rich.console import Console
 from lafr_mjx.ablation import batch_progress, work
 from lafr_mjx.ablation.chunk import FlownRun
 from lafr_mjx.adaptation.batch import RunSpec
-from lafr_mjx.experiments.ablate import Ablate
+from lafr_mjx.commands.ablate import Ablate
 from lafr_mjx.runs.run_folder import RunFolder
 
 FLIGHT = {"lap_time_s": 2.5, "peak_speed_mps": 3.0, "rmse_m": 0.1, "crashed": False}

@@ -9,8 +9,8 @@ import pytest
 from lafr_mjx.ablation.plan import Asked, Block, Plan
 from lafr_mjx.ablation.summary import groups_of, table_rows
 from lafr_mjx.ablation.table import AblationTable, RunResult, read_results
+from lafr_mjx.commands.ablate import Ablate
 from lafr_mjx.errors import InputError
-from lafr_mjx.experiments.ablate import Ablate
 from lafr_mjx.runs.run_folder import RunFolder
 
 PLAN = Plan.of(Asked((Block("figure8", ("nominal",), ("ours", "lotf")),), seeds=(0,)))

@@ -11,8 +11,8 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
+from lafr_mjx.commands.bounds import Bounds
 from lafr_mjx.errors import InputError, RunError
-from lafr_mjx.experiments.bounds import Bounds
 from lafr_mjx.plant.vehicle import load_vehicle
 from lafr_mjx.reference.flatness import reference_state
 from lafr_mjx.reference.path import derivatives

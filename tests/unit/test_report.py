@@ -9,9 +9,9 @@ from dataclasses import replace
 import pytest
 from report_runs import write_run
 
+from lafr_mjx.commands.report import Report
+from lafr_mjx.commands.reproduce import Reproduce
 from lafr_mjx.errors import InputError
-from lafr_mjx.experiments.report import Report
-from lafr_mjx.experiments.reproduce import Reproduce
 from lafr_mjx.report.paper_plan import PaperPlan
 from lafr_mjx.report.sections import SECTIONS
 from lafr_mjx.run_spec import RunSpec

@@ -6,8 +6,8 @@ from dataclasses import replace
 import pytest
 import tyro
 
+from lafr_mjx.commands.adapt import Adapt
 from lafr_mjx.errors import InputError
-from lafr_mjx.experiments.adapt import Adapt
 from lafr_mjx.run_spec import RunSpec, Usual
 
 ODD = RunSpec("shuttle", "wind5", vehicle="kingfisher", method="lotf", ats="hold", features="body",

@@ -8,8 +8,8 @@ from hypothesis import given
 from hypothesis import strategies as st
 from view_runs import TASK, flown, write_run
 
+from lafr_mjx.commands.view import View
 from lafr_mjx.errors import InputError, RunError
-from lafr_mjx.experiments.view import View
 from lafr_mjx.plant.vehicle import load_vehicle
 from lafr_mjx.tasks import load_task
 from lafr_mjx.view import offscreen, player

@@ -92,7 +92,7 @@ class BenchFit:
         """A minute to train on and another flight to test on, by the command itself."""
         import json
 
-        from lafr_mjx.experiments.fit import Fit
+        from lafr_mjx.commands.fit import Fit
         from lafr_mjx.fitting import known_plants
         from lafr_mjx.plant.vehicle import load_vehicle
         from lafr_mjx.runs.rollout_file import save_rollout

@@ -46,7 +46,7 @@ class BenchPlant:
             raise InputError(f"--rounds {self.rounds}: must be from 1 to 100")
         # crazyflow insists on this being set before anything imports SciPy, as JAX does.
         os.environ.setdefault("SCIPY_ARRAY_API", "1")
-        from lafr_mjx.experiments.plant_speed import measure_compile, measure_speed
+        from lafr_mjx.commands.plant_speed import measure_compile, measure_speed
 
         speed = measure_speed(self.batches, self.rounds)
         figures = self._figures(speed)

@@ -237,7 +237,7 @@ def measure_compile(engine: EngineName) -> tuple[float, float]:
         times = []
         for _ in range(2):
             done = subprocess.run(
-                [sys.executable, "-m", "lafr_mjx.experiments.plant_speed", engine],
+                [sys.executable, "-m", "lafr_mjx.commands.plant_speed", engine],
                 env=environment,
                 capture_output=True,
                 text=True,

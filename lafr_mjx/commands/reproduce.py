@@ -104,8 +104,8 @@ class Reproduce:
 
     def _bounds(self, console: Console) -> list[Path]:
         """The files of the bounds; a task whose bounds fail is told, and the report goes on."""
-        from lafr_mjx.experiments.bounds import Bounds
-        from lafr_mjx.experiments.report import read_bounds
+        from lafr_mjx.commands.bounds import Bounds
+        from lafr_mjx.commands.report import read_bounds
 
         folder = self.out / "bounds"
         folder.mkdir(exist_ok=True)
@@ -124,7 +124,7 @@ class Reproduce:
 
     def _report(self, specs: list[RunSpec], files: list[Path], console: Console) -> None:
         """Only of the runs of this plan: the folder may hold others, e.g. of random plants."""
-        from lafr_mjx.experiments.report import Report
+        from lafr_mjx.commands.report import Report
         from lafr_mjx.runs.run_folder import RunFolder
 
         there = [self.out / s.name for s in specs if (self.out / s.name / "config.toml").is_file()]

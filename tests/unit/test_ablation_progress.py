@@ -7,8 +7,8 @@ from rich.console import Console
 
 from lafr_mjx.ablation import batch_progress, work
 from lafr_mjx.ablation.chunk import FlownRun
-from lafr_mjx.adaptation.batch import RunSpec
 from lafr_mjx.commands.ablate import Ablate
+from lafr_mjx.run_spec import RunSpec
 from lafr_mjx.runs.run_folder import RunFolder
 
 FLIGHT = {"lap_time_s": 2.5, "peak_speed_mps": 3.0, "rmse_m": 0.1, "crashed": False}
@@ -19,7 +19,7 @@ LOST = FLIGHT | {"lap_time_s": None, "crashed": True}
 def nothing_flies(monkeypatch):
     def fly(chunk, devices, told):
         told(len(chunk.names))
-        return [FlownRun(name, [FLIGHT] * chunk.iterations, {}) for name in chunk.names]
+        return [FlownRun(name, [FLIGHT] * chunk.specs[0].iterations, {}) for name in chunk.names]
 
     monkeypatch.setattr(work, "fly_chunk", fly)
     monkeypatch.setattr(work, "base_policies", lambda plan, runs, told: {"figure8": {}})
@@ -51,7 +51,7 @@ def test_each_finished_run_of_a_reproduction_is_a_line(tmp_path, monkeypatch, ca
 
     def fly_all(specs, folder, processes, told):
         for spec in specs:
-            with RunFolder.create(folder / spec.name, {"run": spec._asdict()}) as run:
+            with RunFolder.create(folder / spec.name, {"run": spec.table()}) as run:
                 for _ in range(spec.iterations):
                     run.append_iteration(FLIGHT)
             told(spec, None)

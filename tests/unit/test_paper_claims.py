@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
+
 import pytest
 from report_runs import collected
 
@@ -109,7 +111,7 @@ def test_one_bad_run_is_enough(which, change, topic, words):
     assert at_stake == ["not reproduced"]
 
 
-SHORT = [spec._replace(iterations=min(spec.iterations, 3)) for spec in PLAN]
+SHORT = [replace(spec, iterations=min(spec.iterations, 3)) for spec in PLAN]
 
 
 def test_a_run_of_three_flights_says_nothing_about_ten():
@@ -138,7 +140,7 @@ def test_what_three_flights_can_settle():
 
 
 def test_short_runs_do_not_count_beside_long_ones():
-    more = [spec._replace(seed=7) for spec in SHORT if spec.seed == 0]
+    more = [replace(spec, seed=7) for spec in SHORT if spec.seed == 0]
     slow = {by(seed=7): {"lap_time_s": 4.0}}
     assert verdicts(slow, PLAN + more)[NOMINAL] == "better"
 

@@ -7,6 +7,8 @@ from pathlib import Path
 
 import pytest
 
+pytestmark = pytest.mark.long
+
 HERE = Path(__file__).parent
 RECORDS = json.loads((HERE / "records.json").read_text())
 CLOSE = 1e-3

@@ -8,13 +8,14 @@ STAMPS := $(VENV)/.stamps
 DEMO := runs/demo-$(shell date +%Y%m%d-%H%M%S)
 
 .DEFAULT_GOAL := help
-.PHONY: help demo reproduce reproduce-quick test lint docs format clean test-hil test-hil-quick soak
+.PHONY: help demo reproduce reproduce-quick test test-all lint docs format clean test-hil test-hil-quick soak
 
 help:
 	@echo "make demo    install, adapt a policy on the figure-8 in 5 m/s wind, make a video of it (5 minutes)"
 	@echo "make reproduce  fly the paper's simulation section (3 seeds), bounds, report; can be resumed"
 	@echo "make reproduce-quick  the same with one seed"
-	@echo "make test    install and run all tests"
+	@echo "make test    install and run the tests"
+	@echo "make test-all  the same with the long ones: golden records, examples, a cluster"
 	@echo "make test-hil-quick  tests of the hardware code that need no real time"
 	@echo "make test-hil  flights on the software drone, in real time (20 minutes, nothing beside it)"
 	@echo "make soak    every fault many times (hours; SIMULATED=20 REALTIME=3 ONLY= choose)"
@@ -59,6 +60,9 @@ reproduce-quick: $(STAMPS)/bounds
 	$(BIN)/lafr-mjx reproduce --processes 2 --quick
 
 test: $(STAMPS)/dev
+	$(BIN)/python -m pytest -n 2 --dist loadfile -m "not long"
+
+test-all: $(STAMPS)/dev
 	$(BIN)/python -m pytest -n 2 --dist loadfile
 
 # What needs no real time: wire, messages, the state machine, flights on a simulated clock with

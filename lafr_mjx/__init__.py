@@ -1,7 +1,97 @@
 """LAFR-MJX: learn agile quadrotor flight while flying.
 
+    import lafr_mjx as lm
+    run = lm.adapt("figure8", scenario="wind5", out="runs/a")
+    run.table["peak_speed_mps"]
+
 Importing this package is cheap and pulls in no JAX, so that the 50 Hz control process of a
-drone can use it. The rooms load what they need when they are imported.
+drone can use it. What is named here is loaded when it is first used; what is not named here is
+private and may change.
 """
 
+from __future__ import annotations
+
+import importlib
+import os
+from typing import TYPE_CHECKING, Any
+
+if TYPE_CHECKING:
+    from lafr_mjx import hil
+    from lafr_mjx.api import ablate, adapt, bounds, fit, fly
+    from lafr_mjx.control.controller import Controller
+    from lafr_mjx.control.policy import Policy
+    from lafr_mjx.learner.adapt import Plant
+    from lafr_mjx.plant.plugins import (
+        ActuatorPlugin,
+        AirPlugin,
+        CommandPlugin,
+        ForcePlugin,
+        SensePlugin,
+    )
+    from lafr_mjx.plant.scenario import load_scenario
+    from lafr_mjx.plant.vehicle import load_vehicle
+    from lafr_mjx.run_spec import RunSpec
+    from lafr_mjx.runs.run import Run
+    from lafr_mjx.tasks import load_task
+
 __version__ = "0.3.0"
+
+# XLA would print lines of processor features for every program that it finds in its cache. What
+# goes wrong comes as an exception all the same.
+os.environ.setdefault("TF_CPP_MIN_LOG_LEVEL", "3")
+
+_WHERE = {
+    "ablate": "api",
+    "adapt": "api",
+    "bounds": "api",
+    "fit": "api",
+    "fly": "api",
+    "Run": "runs.run",
+    "RunSpec": "run_spec",
+    "load_task": "tasks",
+    "load_scenario": "plant.scenario",
+    "load_vehicle": "plant.vehicle",
+    "ActuatorPlugin": "plant.plugins",
+    "AirPlugin": "plant.plugins",
+    "CommandPlugin": "plant.plugins",
+    "ForcePlugin": "plant.plugins",
+    "SensePlugin": "plant.plugins",
+    "Controller": "control.controller",
+    "Plant": "learner.adapt",
+    "Policy": "control.policy",
+}
+
+__all__ = [
+    "ActuatorPlugin",
+    "AirPlugin",
+    "CommandPlugin",
+    "Controller",
+    "ForcePlugin",
+    "Plant",
+    "Policy",
+    "Run",
+    "RunSpec",
+    "SensePlugin",
+    "ablate",
+    "adapt",
+    "bounds",
+    "fit",
+    "fly",
+    "hil",
+    "load_scenario",
+    "load_task",
+    "load_vehicle",
+]
+
+
+def __getattr__(name: str) -> Any:
+    if name == "hil":
+        return importlib.import_module("lafr_mjx.hil")
+    if name not in _WHERE:
+        raise AttributeError(f"module 'lafr_mjx' has no attribute {name!r}")
+    # A room of the same name (`time_optimal/`) replaces what was put here, so nothing is kept.
+    return getattr(importlib.import_module(f"lafr_mjx.{_WHERE[name]}"), name)
+
+
+def __dir__() -> list[str]:
+    return [*__all__, "__version__"]

@@ -14,20 +14,21 @@ import tyro
 
 import lafr_mjx
 from lafr_mjx import interruption
+from lafr_mjx.commands.ablate import Ablate
+from lafr_mjx.commands.adapt import Adapt
+from lafr_mjx.commands.bench_ablate import BenchAblate
+from lafr_mjx.commands.bench_fit import BenchFit
+from lafr_mjx.commands.bench_plant import BenchPlant
+from lafr_mjx.commands.bounds import Bounds
+from lafr_mjx.commands.check_claims import CheckClaims
+from lafr_mjx.commands.fit import Fit
+from lafr_mjx.commands.fly import Fly
+from lafr_mjx.commands.listing import List
+from lafr_mjx.commands.report import Report
+from lafr_mjx.commands.reproduce import Reproduce
+from lafr_mjx.commands.view import View
 from lafr_mjx.errors import InputError, RunError
-from lafr_mjx.experiments.ablate import Ablate
-from lafr_mjx.experiments.adapt import Adapt
-from lafr_mjx.experiments.bench_ablate import BenchAblate
-from lafr_mjx.experiments.bench_fit import BenchFit
-from lafr_mjx.experiments.bench_plant import BenchPlant
-from lafr_mjx.experiments.bounds import Bounds
-from lafr_mjx.experiments.check_claims import CheckClaims
-from lafr_mjx.experiments.fit import Fit
-from lafr_mjx.experiments.fly import Fly
-from lafr_mjx.experiments.listing import List
-from lafr_mjx.experiments.report import Report
-from lafr_mjx.experiments.reproduce import Reproduce
-from lafr_mjx.experiments.view import View
+from lafr_mjx.help_texts import readable
 
 _DESCRIPTION = """Learn agile quadrotor flight while flying.
 
@@ -57,23 +58,20 @@ lafr-mjx --version
 """
 
 
+_COMMANDS = {
+    "ablate": Ablate, "adapt": Adapt, "bounds": Bounds, "check-claims": CheckClaims, "fly": Fly,
+    "fit": Fit, "list": List, "report": Report, "reproduce": Reproduce, "view": View,
+}  # fmt: skip
+_BENCHMARKS = {"plant": BenchPlant, "ablate": BenchAblate, "fit": BenchFit}
+
+
 def _app() -> tyro.extras.SubcommandApp:
     bench = tyro.extras.SubcommandApp()
-    bench.command(BenchPlant, name="plant")  # pyright: ignore
-    bench.command(BenchAblate, name="ablate")  # pyright: ignore
-    bench.command(BenchFit, name="fit")  # pyright: ignore
     app = tyro.extras.SubcommandApp()
-    # tyro types the argument as a function; a dataclass is one for it, too.
-    app.command(Ablate, name="ablate")  # pyright: ignore
-    app.command(Adapt, name="adapt")  # pyright: ignore
-    app.command(Bounds, name="bounds")  # pyright: ignore
-    app.command(CheckClaims, name="check-claims")  # pyright: ignore
-    app.command(Fly, name="fly")  # pyright: ignore
-    app.command(Fit, name="fit")  # pyright: ignore
-    app.command(List, name="list")  # pyright: ignore
-    app.command(Report, name="report")  # pyright: ignore
-    app.command(Reproduce, name="reproduce")  # pyright: ignore
-    app.command(View, name="view")  # pyright: ignore
+    for group, commands in ((bench, _BENCHMARKS), (app, _COMMANDS)):
+        for name, command in commands.items():
+            # tyro types the argument as a function; a dataclass is one for it, too.
+            group.command(readable(command), name=name)  # pyright: ignore
     app.command(bench, name="bench", help="Measure speed, each figure beside its yardstick.")
     return app
 

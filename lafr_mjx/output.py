@@ -5,14 +5,13 @@ from __future__ import annotations
 import json
 import math
 import os
-import tempfile
-from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from lafr_mjx.errors import InputError
 
 if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence
+    from pathlib import Path
 
 
 def check_writable(path: Path | None, option: str = "--json") -> None:
@@ -33,13 +32,13 @@ def write_json(path: Path | None, figures: Mapping[str, Any]) -> None:
     if path is None:
         return
     text = json.dumps(_plain(dict(figures)), indent=2, allow_nan=False) + "\n"
-    handle, name = tempfile.mkstemp(dir=path.parent, prefix=f".{path.name}.")
+    # Not by tempfile, whose files nobody else may read, whatever the umask says.
+    partial = path.with_name(f".{path.name}.{os.getpid()}.partial")
     try:
-        with os.fdopen(handle, "w", encoding="utf-8") as file:
-            file.write(text)
-        os.replace(name, path)
+        partial.write_text(text, encoding="utf-8")
+        partial.replace(path)
     except BaseException:
-        Path(name).unlink(missing_ok=True)
+        partial.unlink(missing_ok=True)
         raise
 
 

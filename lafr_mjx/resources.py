@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import difflib
 from pathlib import Path
 
 from lafr_mjx.errors import InputError
@@ -42,7 +43,10 @@ def find_toml(folder: str, name_or_path: str, kind: str) -> Path:
     path = data_folder(folder) / f"{name_or_path}.toml"
     if path.is_file():
         return path
+    shipped = shipped_names(folder)
+    near = difflib.get_close_matches(name_or_path, shipped, n=1)
+    hint = f" (did you mean '{near[0]}'?)" if near else ""
     raise InputError(
-        f"unknown {kind} '{name_or_path}'; shipped: {', '.join(shipped_names(folder))}; "
+        f"unknown {kind} '{name_or_path}'{hint}; shipped: {', '.join(shipped)}; "
         f"or give the path of a .toml file"
     )

@@ -10,7 +10,7 @@ from pathlib import Path
 
 from interrupted_ablation import SMALL
 
-from lafr_mjx.experiments.ablate import Ablate
+from lafr_mjx.commands.ablate import Ablate
 
 METHODS = ("ours", "lotf", "baseline")
 

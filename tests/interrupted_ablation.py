@@ -11,7 +11,7 @@ from pathlib import Path
 from lafr_mjx.ablation.plan import Plan
 from lafr_mjx.ablation.table import AblationTable
 from lafr_mjx.ablation.work import work
-from lafr_mjx.experiments.ablate import Ablate
+from lafr_mjx.commands.ablate import Ablate
 from lafr_mjx.learner.improve import Sizes
 
 SMALL = {
@@ -28,6 +28,9 @@ class Impatient:
         self.flights = 0
 
     def training(self, task, seed):
+        pass
+
+    def stored(self, results):
         pass
 
     def flown(self, flights):

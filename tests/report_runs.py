@@ -68,7 +68,7 @@ def write_run(folder, spec, flights=(), change=None):
     """A run folder with the flights of these numbers."""
     task = load_task(spec.task)
     config = {
-        "run": spec._asdict(),
+        "run": spec.table(),
         "task": {"name": task.name, "error_threshold_m": task.error_threshold_m,
                  "ramp_s": task.ramp_s},
         "vehicle": {"name": spec.vehicle, "limits_high": [25.0, 6.0, 6.0, 6.0]},

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 from rich.progress import (
     BarColumn,
@@ -16,15 +16,30 @@ from rich.text import Text
 
 from lafr_mjx.adaptation.batch import finished, fly_all
 from lafr_mjx.errors import RunError
+from lafr_mjx.output import counted
+from lafr_mjx.runs.run_folder import RunFolder
 
 if TYPE_CHECKING:
-    from collections.abc import Sequence
+    from collections.abc import Mapping, Sequence
     from pathlib import Path
 
     from rich.console import Console
     from rich.progress import Task
 
-    from lafr_mjx.adaptation.batch import RunSpec
+    from lafr_mjx.run_spec import RunSpec
+
+
+def run_line(number: int, total: int, name: str, flights: Sequence[Mapping[str, Any]]) -> str:
+    """A finished run in one line, for where there is no terminal to draw a bar on."""
+    last = flights[-1]
+    lap, speed = last.get("lap_time_s"), last.get("peak_speed_mps")
+    crashed = sum(bool(flight.get("crashed")) for flight in flights)
+    figures = (
+        "no lap" if lap is None else f"last lap {lap:.2f} s",
+        *(() if speed is None else (f"peak {speed:.2f} m/s",)),
+        f"{crashed} of {counted(len(flights), 'flight')} crashed",
+    )
+    return f"{number} of {total}: {name}: {', '.join(figures)}"
 
 
 class _TimeLeft(ProgressColumn):
@@ -68,6 +83,7 @@ def fly_with_progress(
     bar = Progress(
         TextColumn("runs"), BarColumn(bar_width=30), MofNCompleteColumn(), TimeElapsedColumn(),
         _TimeLeft(), TextColumn("{task.description}"), console=console,
+        disable=not console.is_terminal,
     )  # fmt: skip
     with bar:
         # Flights are what takes time: runs differ in their number.
@@ -81,6 +97,10 @@ def fly_with_progress(
             bar.update(task, advance=1, description=spec.name,
                        flown=fields["flown"] + spec.iterations,
                        left=fields["left"] - spec.iterations)  # fmt: skip
+            if not console.is_terminal and error is None:
+                flights = RunFolder.open(folder / spec.name).iterations()
+                line = run_line(int(bar.tasks[0].completed), len(specs), spec.name, flights)
+                console.print(line, soft_wrap=True, markup=False)
 
         if first_alone:
             fly_all(specs[:1], folder, 1, told)

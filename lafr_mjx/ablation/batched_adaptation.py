@@ -29,17 +29,19 @@ from lafr_mjx.reference.path import derivatives
 from lafr_mjx.types import CONTROL_DT
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Sequence
+    from collections.abc import Callable, Mapping, Sequence
 
     from lafr_mjx.learner.improve import Progress, TimeScaling
     from lafr_mjx.plant.engine import Engine, EngineName
     from lafr_mjx.plant.flight import Conditions
     from lafr_mjx.plant.params import PlantParams
+    from lafr_mjx.plant.plugins import Plugin
     from lafr_mjx.plant.scenario import Scenario
     from lafr_mjx.plant.simulation import PlantState
     from lafr_mjx.plant.vehicle import Vehicle
     from lafr_mjx.reference.clock import Clock
     from lafr_mjx.reference.path import Path
+    from lafr_mjx.run_spec import Features
     from lafr_mjx.tasks import Task
     from lafr_mjx.types import Rollout
 
@@ -63,6 +65,8 @@ class Common(NamedTuple):
     engine: EngineName
     rule: TimeScaling = "verified"
     sizes: Sizes = Sizes()
+    features: Features = "default"
+    plugins: Mapping[str, Plugin] = {}
 
 
 class _Before(NamedTuple):
@@ -176,7 +180,9 @@ class BatchedAdaptation:
         self._settings = _stacked(settings)
         # Runs with one seed and one policy begin alike.
         starts = {
-            (m.seed, id(m.policy)): adapt.start(m.policy, task.start_time_scale, m.seed)
+            (m.seed, id(m.policy)): adapt.start(
+                m.policy, task.start_time_scale, m.seed, common.features
+            )
             for m in self.members
         }
         self._learner = _stacked([starts[m.seed, id(m.policy)] for m in self.members])
@@ -238,7 +244,7 @@ class BatchedAdaptation:
         for member in self.members:
             if id(member.scenario) not in made:
                 made[id(member.scenario)] = conditions_for(
-                    vehicle, member.scenario, self.flights, fans
+                    vehicle, member.scenario, self.flights, fans, self.common.plugins
                 )
         conditions = _stacked([made[id(member.scenario)] for member in self.members])
         if not any(member.scenario.changes for member in self.members):

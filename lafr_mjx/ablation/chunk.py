@@ -5,7 +5,8 @@ from __future__ import annotations
 import os
 from typing import TYPE_CHECKING, Any, NamedTuple
 
-from lafr_mjx.errors import RunError
+from lafr_mjx.errors import InputError, RunError
+from lafr_mjx.output import counted
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Sequence
@@ -14,6 +15,7 @@ if TYPE_CHECKING:
     from lafr_mjx.ablation.plan import Plan, Run
     from lafr_mjx.learner.improve import Sizes
     from lafr_mjx.plant.scenario import Scenario
+    from lafr_mjx.run_spec import RunSpec
     from lafr_mjx.tasks import Task
     from lafr_mjx.types import Rollout
 
@@ -26,17 +28,12 @@ _GEOMETRIC = "geometric"
 class Chunk(NamedTuple):
     """All that is needed to fly some runs, here or on another machine."""
 
-    vehicle: str
     task: Task
-    engine: str
-    rule: str
     sizes: Sizes
-    iterations: int
     keep: tuple[int, ...]  # flights to keep; -1 is the last
     names: tuple[str, ...]
+    specs: tuple[RunSpec, ...]
     scenarios: tuple[Scenario, ...]
-    methods: tuple[str, ...]
-    seeds: tuple[int, ...]
     policies: dict[int, Any]  # of the task, by seed; the classical controller needs none
     size: int  # runs that the program is made for
 
@@ -56,7 +53,7 @@ def split(runs: Sequence[Run], size: int) -> list[tuple[list[Run], int]]:
     """
     kinds: dict[tuple[str, bool], list[Run]] = {}
     for run in runs:
-        kinds.setdefault((run.task, run.method == _GEOMETRIC), []).append(run)
+        kinds.setdefault((run.spec.task, run.spec.method == _GEOMETRIC), []).append(run)
     return [
         (kind[i : i + size], min(size, len(kind)))
         for kind in kinds.values()
@@ -68,20 +65,13 @@ def chunk_of(
     plan: Plan, runs: Sequence[Run], policies: dict[int, Any], keep: tuple[int, ...], size: int
 ) -> Chunk:
     """The chunk of these runs; `policies` are the base policies of its task."""
-    asked = plan.asked
-    seeds = tuple(run.seed for run in runs)
     return Chunk(
-        vehicle=asked.vehicle,
-        task=plan.tasks[runs[0].task],
-        engine=asked.engine,
-        rule=asked.ats,
-        sizes=asked.sizes,
-        iterations=asked.iterations,
+        task=plan.tasks[runs[0].spec.task],
+        sizes=plan.asked.sizes,
         keep=keep,
         names=tuple(run.name for run in runs),
+        specs=tuple(run.spec for run in runs),
         scenarios=tuple(plan.scenario(run) for run in runs),
-        methods=tuple(run.method for run in runs),
-        seeds=seeds,
         policies=policies,
         size=size,
     )
@@ -96,24 +86,28 @@ def fly_chunk(
     from lafr_mjx.ablation.batched_adaptation import BatchedAdaptation, Common, Member
     from lafr_mjx.control.geometric import geometric_controller
     from lafr_mjx.learner import methods
+    from lafr_mjx.plant import user_plugins
     from lafr_mjx.plant.vehicle import load_vehicle
 
-    vehicle = load_vehicle(chunk.vehicle)
+    common = chunk.specs[0]  # but for scenario, method, seed and plant
+    vehicle = load_vehicle(common.vehicle)
     classical = geometric_controller(vehicle.limits)
     members = [
         Member(
-            scenario, methods.settings_of(method), classical if method == _GEOMETRIC
-            else chunk.policies[seed], seed,
+            scenario, methods.settings_of(spec.method, spec.features),
+            classical if spec.method == _GEOMETRIC else chunk.policies[spec.seed], spec.seed,
         )
-        for scenario, method, seed in zip(chunk.scenarios, chunk.methods, chunk.seeds, strict=True)
+        for scenario, spec in zip(chunk.scenarios, chunk.specs, strict=True)
     ]  # fmt: skip
-    common = Common(vehicle, chunk.task, chunk.engine, chunk.rule, chunk.sizes)  # type: ignore[arg-type]
+    sizes = chunk.sizes._replace(horizon=common.horizon)
+    plugins = user_plugins.build(common.plugins)
+    shared = Common(vehicle, chunk.task, common.engine, common.ats, sizes, common.features, plugins)
     batch = BatchedAdaptation(
-        common, members, devices=min(devices or len(jax.devices()), chunk.size), size=chunk.size
+        shared, members, devices=min(devices or len(jax.devices()), chunk.size), size=chunk.size
     )
-    kept = {number % chunk.iterations for number in chunk.keep if number < chunk.iterations}
+    kept = {number % common.iterations for number in chunk.keep if number < common.iterations}
     flown = [FlownRun(name, [], {}) for name in chunk.names]
-    for number in range(chunk.iterations):
+    for number in range(common.iterations):
         records, rollouts = _step(batch)
         for run, record, rollout in zip(flown, records, rollouts, strict=True):
             run.iterations.append(record)
@@ -132,8 +126,8 @@ def _step(batch: BatchedAdaptation) -> tuple[list[dict[str, Any]], list[Rollout]
         if "RESOURCE_EXHAUSTED" not in str(error):
             raise
         raise RunError(
-            f"a chunk of {len(batch.members)} runs does not fit the memory; what is finished is "
-            f"stored: go on with a smaller --chunk"
+            f"a chunk of {counted(len(batch.members), 'run')} does not fit the memory; what is "
+            f"finished is stored: go on with a smaller --chunk"
         ) from error
 
 
@@ -147,13 +141,27 @@ def use_all_cores(wanted: int | None) -> None:
     flags = os.environ.get("XLA_FLAGS", "")
     if "xla_force_host_platform_device_count" in flags:
         return  # the user's own choice
-    cores = wanted or len(os.sched_getaffinity(0))
+    there = len(os.sched_getaffinity(0))
+    cores = min(wanted or there, there)
     try:
         jax.config.update("jax_num_cpu_devices", cores)
     except RuntimeError:
         return  # JAX has begun already; its devices are what they are
     if cores > 1:
         os.environ["XLA_FLAGS"] = f"{flags} --xla_cpu_multi_thread_eigen=false".strip()
+
+
+def check_devices(wanted: int) -> None:
+    """Refuse more cores or accelerators than there are; begins JAX."""
+    use_all_cores(wanted)
+    import jax
+
+    there = len(jax.devices())
+    if wanted > there:
+        raise InputError(
+            f"--devices {wanted}: JAX has {there} here ({jax.devices()[0].device_kind}); give at "
+            f"most that, or leave it out to use all"
+        )
 
 
 def usual_size(runs: int, devices: int) -> int:

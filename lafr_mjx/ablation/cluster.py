@@ -16,6 +16,7 @@ import lafr_mjx
 from lafr_mjx.ablation.chunk import Chunk, FlownRun, fly_chunk
 from lafr_mjx.closing import Closing
 from lafr_mjx.errors import InputError, RunError
+from lafr_mjx.output import counted
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Sequence
@@ -105,8 +106,8 @@ class Cluster(Closing):
         if failures:
             reasons = "; ".join(f"{reason} ({runs})" for reason, runs in failures.items())
             raise RunError(
-                f"{failures.total()} runs were not flown; what is finished is stored, and the same "
-                f"command goes on: {reasons}"
+                f"{counted(failures.total(), 'run')} not flown; what is finished is stored, and "
+                f"the same command goes on: {reasons}"
             )
 
     def close(self) -> None:

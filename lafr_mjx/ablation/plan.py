@@ -2,9 +2,8 @@
 
 from __future__ import annotations
 
-import shlex
 from collections import Counter
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from typing import TYPE_CHECKING, Any, NamedTuple
 
 from lafr_mjx.ablation import sweep as sweeps
@@ -12,9 +11,12 @@ from lafr_mjx.ablation.sweep import Point, Sweep
 from lafr_mjx.adaptation.job import AdaptationJob, full_path
 from lafr_mjx.errors import InputError
 from lafr_mjx.learner import methods
+from lafr_mjx.learner.adapt import check_duration
 from lafr_mjx.learner.improve import Sizes
+from lafr_mjx.plant import user_plugins
 from lafr_mjx.plant.engine import build_engine
 from lafr_mjx.plant.vehicle import Vehicle, load_vehicle
+from lafr_mjx.run_spec import RunSpec
 from lafr_mjx.tasks import Task, load_task
 
 if TYPE_CHECKING:
@@ -49,11 +51,7 @@ def paper_blocks() -> list[Block]:
 class Run(NamedTuple):
     """One adaptation of the ablation."""
 
-    task: str
-    scenario: str
-    method: str
-    seed: int
-    plant: int
+    spec: RunSpec
     sweep: Point
     name: str  # unlike any other's
 
@@ -66,11 +64,12 @@ class Asked:
     seeds: tuple[int, ...] = PAPER_SEEDS
     plants: int = 1
     sweep: tuple[str, ...] = ()
-    iterations: int = 12
-    ats: str = "verified"
-    engine: str = "mjx"
-    vehicle: str = "lafr192"
+    common: RunSpec = field(default_factory=RunSpec)  # what the runs share
     sizes: Sizes = field(default_factory=Sizes)  # of the learner's batches and steps
+
+
+SHARED = ("iterations", "ats", "engine", "vehicle", "features", "horizon", "plugins")
+"""Keys of a run that all runs of an ablation have in common."""
 
 
 @dataclass(frozen=True)
@@ -87,12 +86,16 @@ class Plan:
     def of(asked: Asked) -> Plan:
         """Load and check everything before anything is flown."""
         _check(asked)
-        plan = Plan(asked, load_vehicle(asked.vehicle))
-        if asked.engine == "freebody":  # does not take every vehicle
+        own = tuple(map(user_plugins.located, asked.common.plugins))
+        user_plugins.build(own)
+        asked = replace(asked, common=replace(asked.common, plugins=own))
+        plan = Plan(asked, load_vehicle(asked.common.vehicle))
+        if asked.common.engine == "freebody":  # does not take every vehicle
             build_engine(plan.vehicle, "freebody")
         points = list(sweeps.points([Sweep.parse(text) for text in asked.sweep]))
         for block in asked.blocks:
             task = plan.tasks.setdefault(block.task, load_task(block.task, plan.vehicle.limits))
+            check_duration(task)
             for scenario in (name or task.scenario for name in block.scenarios):
                 for point in points:
                     plan._add(block, task, scenario, point)
@@ -114,11 +117,18 @@ class Plan:
                     words = [task.name, known.name, method, f"seed{seed}"]
                     words += [f"plant{plant}"] if known.randomised else []
                     name = "-".join(words)
-                    self.runs.append(Run(block.task, scenario, method, seed, plant, point, name))
+                    spec = replace(
+                        self.asked.common, task=block.task, scenario=scenario, method=method,
+                        seed=seed, plant=plant,
+                    )  # fmt: skip
+                    self.runs.append(Run(spec, point, name))
+
+    def _swept(self, run: Run) -> sweeps.SweptScenario:
+        return self.swept[str(run.spec.scenario), run.sweep]
 
     def scenario(self, run: Run) -> Scenario:
         """What this run flies in, drawn if it is random."""
-        return self.swept[run.scenario, run.sweep].scenario.drawn(run.seed, run.plant)
+        return self._swept(run).scenario.drawn(run.spec.seed, run.spec.plant)
 
     def scenario_files(self) -> dict[str, str]:
         """Texts of the scenario files of the swept points, by name."""
@@ -126,24 +136,22 @@ class Plan:
 
     def command(self, run: Run, folder: Path) -> str:
         """The command that repeats one run by itself."""
-        file = self.swept[run.scenario, run.sweep].file
-        scenario = str(folder / "scenarios" / file) if file else run.scenario
-        asked = self.asked
-        words = ["lafr-mjx", "adapt", run.task, "--scenario", scenario, "--method", run.method]
-        words += ["--seed", run.seed, "--plant", run.plant, "--iterations", asked.iterations]
-        words += ["--engine", asked.engine, "--ats", asked.ats]
-        words += ["--vehicle", asked.vehicle] if asked.vehicle != Asked.vehicle else []
-        return shlex.join(str(word) for word in words)
+        file = self._swept(run).file
+        place = str(folder / "scenarios" / file) if file else run.spec.scenario
+        return replace(run.spec, scenario=place).command
 
     def digests(self) -> dict[str, str]:
         """Fingerprints of the files that the runs are made of, to notice that one was edited."""
         found: dict[str, str] = {}
         for run in self.runs:
-            where = f"{run.scenario} {sweeps.text_of(run.sweep)}".strip()
-            keys = {"task": run.task, "scenario": where, "vehicle": self.asked.vehicle}
+            where = f"{run.spec.scenario} {sweeps.text_of(run.sweep)}".strip()
+            keys = {"task": run.spec.task, "scenario": where, "vehicle": run.spec.vehicle}
+            keys |= {"plugins": ""} if run.spec.plugins else {}
             if all(f"{kind} {name}" in found for kind, name in keys.items()):
                 continue
-            job = AdaptationJob({}, self.tasks[run.task], self.scenario(run), self.vehicle)
+            job = AdaptationJob(
+                run.spec, self.tasks[run.spec.task], self.scenario(run), self.vehicle
+            )
             for kind, digest in job.digests().items():
                 found.setdefault(f"{kind} {keys[kind]}", digest)
         return found
@@ -160,10 +168,7 @@ class Plan:
                 "seeds": list(asked.seeds),
                 "plants": asked.plants,
                 "sweep": list(asked.sweep),
-                "iterations": asked.iterations,
-                "ats": asked.ats,
-                "engine": asked.engine,
-                "vehicle": asked.vehicle,
+                **{key: asked.common.table()[key] for key in SHARED},
                 "sizes": asked.sizes._asdict(),
                 "blocks": blocks,
             },
@@ -182,14 +187,11 @@ def blocks_of(
 def _check(asked: Asked) -> None:
     for block in asked.blocks:
         for method in block.methods:
-            methods.settings_of(method)
-            if asked.ats == "paper" and method == "geometric":
-                raise InputError("--ats paper: differentiates a policy; 'geometric' has none")
+            methods.settings_of(method, asked.common.features)
+            replace(asked.common, method=method).check()  # type: ignore[arg-type]
     if not asked.blocks or not all(b.methods and b.scenarios for b in asked.blocks):
         raise InputError("nothing to fly: give at least one task, scenario and method")
     if not asked.seeds or not all(0 <= seed < 2**31 for seed in asked.seeds):
         raise InputError(f"--seeds {asked.seeds}: at least one, each from 0 to {2**31 - 1}")
     if not 1 <= asked.plants <= 65536:
         raise InputError(f"--plants {asked.plants}: must be from 1 to 65536")
-    if not 1 <= asked.iterations <= 1000:
-        raise InputError(f"--iterations {asked.iterations}: must be from 1 to 1000")

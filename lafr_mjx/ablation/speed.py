@@ -60,9 +60,12 @@ def _here(batch: int, engine: Any, devices: int, rounds: int, chunk: int) -> Mea
     from lafr_mjx.compile_timer import CompileTimer
     from lafr_mjx.learner import adapt, methods
     from lafr_mjx.plant.plant import Plant
+    from lafr_mjx.run_spec import RunSpec
 
     block = Block(_TASK, (_SCENARIO,), (_METHOD,))
-    plan = Plan.of(Asked((block,), seeds=(_SEED,), plants=max(batch, 1), engine=engine))
+    plan = Plan.of(
+        Asked((block,), seeds=(_SEED,), plants=max(batch, 1), common=RunSpec(engine=engine))
+    )
     policy = base_policies(plan, plan.runs)[_TASK][_SEED]
     task, settings = plan.tasks[_TASK], methods.settings_of(_METHOD)
     count = min(devices or len(jax.devices()), len(jax.devices()), max(batch, 1))

@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 import numpy as np
 
 from lafr_mjx.ablation.sweep import text_of
+from lafr_mjx.output import counted
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
@@ -155,9 +156,9 @@ def lines_about_plants(group: Group) -> list[str]:
     low, high = group.crash_rate_interval
     where = " ".join(word for word in (group.scenario, group.sweep) if word)
     lines = [
-        f"{group.method} on {group.task}, {group.runs} plants of {where}: {group.crashed_runs} "
-        f"crashed at least once, {group.crashed_runs / group.runs:.1%} (95 % interval "
-        f"{low:.1%} to {high:.1%})"
+        f"{group.method} on {group.task}, {counted(group.runs, 'plant')} of {where}: "
+        f"{group.crashed_runs} crashed at least once, {group.crashed_runs / group.runs:.1%} (95 % "
+        f"interval {low:.1%} to {high:.1%})"
     ]
     if group.lap_quantiles_s:
         laps = ", ".join(f"{share} {lap:.2f}" for share, lap in group.lap_quantiles_s.items())
@@ -168,6 +169,6 @@ def lines_about_plants(group: Group) -> list[str]:
     for run in group.worst:
         lap = _final_lap(run)
         figure = "no lap" if lap is None else f"lap {lap:.2f} s"
-        lines.append(f"  plant {run.plant}: {_crashes(run)} crashed flights, {figure}")
+        lines.append(f"  plant {run.plant}: {counted(_crashes(run), 'crashed flight')}, {figure}")
         lines.append(f"    {run.command}")
     return lines

@@ -21,6 +21,7 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 import lafr_mjx
 from lafr_mjx.closing import Closing
 from lafr_mjx.errors import InputError
+from lafr_mjx.run_spec import RunSpec
 from lafr_mjx.runs import rollout_file
 from lafr_mjx.runs import run_files as files
 from lafr_mjx.runs.toml_text import toml_text
@@ -236,8 +237,9 @@ def _check_version(where: str, record: Mapping[str, Any]) -> None:
 
 def _refuse_contradictions(folder: Path, config: Mapping[str, Any]) -> None:
     there = read_config(folder)
+    usual = RunSpec().table()  # for what earlier versions do not say
     for key in {**there["ablation"], **config["ablation"]}:
-        old, new = there["ablation"].get(key), config["ablation"].get(key)
+        old, new = there["ablation"].get(key, usual.get(key)), config["ablation"].get(key)
         if old != new:
             raise InputError(
                 f"{folder}: holds an ablation with {key} = {_short(old)}, not {_short(new)}; "

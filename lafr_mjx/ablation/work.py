@@ -26,6 +26,10 @@ class Told(Protocol):
         """So many flights were made."""
         ...
 
+    def stored(self, results: Sequence[RunResult]) -> None:
+        """These runs are finished and on the disk."""
+        ...
+
 
 def base_policies(
     plan: Plan, runs: Sequence[Run], told: Told | None = None
@@ -38,8 +42,10 @@ def base_policies(
     from lafr_mjx.learner import pretrain
 
     compilation_cache.enable()
-    found: dict[str, dict[int, Any]] = {run.task: {} for run in runs}
-    for task_name, seed in sorted({(r.task, r.seed) for r in runs if r.method != "geometric"}):
+    found: dict[str, dict[int, Any]] = {run.spec.task: {} for run in runs}
+    for task_name, seed in sorted(
+        {(r.spec.task, r.spec.seed) for r in runs if r.spec.method != "geometric"}
+    ):
         if told is not None:
             told.training(task_name, seed)
         task = plan.tasks[task_name]
@@ -64,7 +70,7 @@ def work(
     left = [run for run in plan.runs if run.name not in table.done]
     policies = base_policies(plan, left, told)
     chunks = [
-        chunk_of(plan, some, policies[some[0].task], keep, made_for)
+        chunk_of(plan, some, policies[some[0].spec.task], keep, made_for)
         for some, made_for in split(left, size)
     ]
     known = {run.name: run for run in left}
@@ -72,9 +78,11 @@ def work(
         for run in flown:
             for number, rollout in run.flights.items():
                 table.save_flight(run.name, number, rollout)
-        table.append([_result(plan, known[run.name], run, table) for run in flown])
+        results = [_result(plan, known[run.name], run, table) for run in flown]
+        table.append(results)
+        told.stored(results)
         if cluster is not None:
-            told.flown(len(flown) * plan.asked.iterations)
+            told.flown(len(flown) * plan.asked.common.iterations)
 
 
 def _here(chunks: Sequence[Chunk], devices: int | None, told: Told) -> Iterator[list[FlownRun]]:
@@ -85,11 +93,11 @@ def _here(chunks: Sequence[Chunk], devices: int | None, told: Told) -> Iterator[
 def _result(plan: Plan, run: Run, flown: FlownRun, table: AblationTable) -> RunResult:
     return RunResult(
         name=run.name,
-        method=run.method,
-        task=run.task,
-        scenario=run.scenario,
-        seed=run.seed,
-        plant=run.plant,
+        method=run.spec.method,
+        task=run.spec.task,
+        scenario=str(run.spec.scenario),
+        seed=run.spec.seed,
+        plant=run.spec.plant,
         sweep=dict(run.sweep),
         command=plan.command(run, table.folder),
         iterations=flown.iterations,

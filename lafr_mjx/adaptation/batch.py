@@ -6,7 +6,7 @@ import multiprocessing
 import os
 import signal
 from concurrent.futures import Future, ProcessPoolExecutor, as_completed
-from typing import TYPE_CHECKING, Any, NamedTuple
+from typing import TYPE_CHECKING, Any
 
 from lafr_mjx.errors import InputError
 
@@ -14,39 +14,7 @@ if TYPE_CHECKING:
     from collections.abc import Callable, Sequence
     from pathlib import Path
 
-
-class RunSpec(NamedTuple):
-    """One adaptation run, by the names that the command line uses."""
-
-    task: str
-    scenario: str
-    method: str = "ours"
-    ats: str = "verified"
-    seed: int = 0
-    plant: int = 0
-    iterations: int = 12
-    engine: str = "mjx"
-    vehicle: str = "lafr192"
-    horizon: int = 30
-
-    @property
-    def name(self) -> str:
-        """Name of its folder."""
-        rule = "" if self.ats == "verified" else f"-{self.ats}"
-        plant = f"-plant{self.plant}" if self.scenario.startswith("randomised") else ""
-        horizon = "" if self.horizon == 30 else f"-horizon{self.horizon}"
-        return f"{self.task}-{self.scenario}-{self.method}{rule}{horizon}-seed{self.seed}{plant}"
-
-    @property
-    def command(self) -> str:
-        """The command that repeats it."""
-        words = [f"lafr-mjx adapt {self.task} --scenario {self.scenario} --method {self.method}"]
-        usual = RunSpec(self.task, self.scenario)._asdict()
-        words += [
-            f"--{key} {value}" for key, value in self._asdict().items()
-            if key not in ("task", "scenario", "method") and (key == "seed" or value != usual[key])
-        ]  # fmt: skip
-        return " ".join(words)
+    from lafr_mjx.run_spec import RunSpec
 
 
 class _Silent:
@@ -78,7 +46,7 @@ def finished(spec: RunSpec, folder: Path) -> bool:
         return False
     run = RunFolder.open(path)
     given = run.config.get("run", {})
-    for key, wanted in spec._asdict().items():
+    for key, wanted in spec.table().items():
         there = given.get(key, wanted)
         if there != wanted and not (key == "iterations" and there > wanted):
             raise InputError(
@@ -97,7 +65,7 @@ def fly(spec: RunSpec, folder: Path) -> RunSpec:
         with RunFolder.open(path, resume=True) as run:
             AdaptationJob.from_config(run.config).work(run, _Silent())
         return spec
-    job = AdaptationJob.build(**spec._asdict())
+    job = AdaptationJob.build(spec)
     with RunFolder.create(path, job.config()) as run:
         job.work(run, _Silent())
     return spec

@@ -20,19 +20,18 @@ from lafr_mjx.errors import InputError
 from lafr_mjx.learner import adapt, methods, pretrain
 from lafr_mjx.learner.improve import Sizes
 from lafr_mjx.metrics import flight_metrics
+from lafr_mjx.plant import user_plugins
 from lafr_mjx.plant.plant import Plant, PlantRun
 from lafr_mjx.plant.scenario import Scenario, load_scenario
 from lafr_mjx.plant.vehicle import Vehicle, load_vehicle
+from lafr_mjx.run_spec import RunSpec
 from lafr_mjx.runs import carried_files
 from lafr_mjx.tasks import Task, load_task
+from lafr_mjx.toml_table import Table
 
 if TYPE_CHECKING:
     from lafr_mjx.learner.improve import LearnerSettings
     from lafr_mjx.runs.run_folder import RunFolder
-
-_KEYS = ("task", "scenario", "vehicle", "method", "iterations", "seed", "engine", "ats", "plant")
-_LATER_KEYS = {"features": "default", "horizon": Sizes().horizon}
-"""What runs of earlier versions do not say, with what they were flown with."""
 
 
 class Report(Protocol):
@@ -59,52 +58,54 @@ class Report(Protocol):
 class AdaptationJob:
     """Everything that defines a run."""
 
-    given: dict[str, Any]  # as the user said it
+    spec: RunSpec  # as the user said it
     task: Task
     scenario: Scenario
     vehicle: Vehicle
     files: dict[str, Any] = field(default_factory=dict)  # the user's own, with their contents
 
     @staticmethod
-    def build(**given: Any) -> AdaptationJob:
+    def build(spec: RunSpec) -> AdaptationJob:
         """Load and check what a run is made of."""
-        given = _LATER_KEYS | given
-        vehicle = load_vehicle(given["vehicle"])
-        task = load_task(given["task"], vehicle.limits)
-        given = given | {"scenario": given["scenario"] or task.scenario}
+        vehicle = load_vehicle(spec.vehicle)
+        task = load_task(spec.task, vehicle.limits)
+        if not (spec.engine == "hil" and spec.method == "geometric"):  # there nothing is learned
+            adapt.check_duration(task)
+        spec = replace(spec, scenario=spec.scenario or task.scenario)
         # Files of the user's are remembered by their full path: a run may go on from anywhere.
-        given |= {role: full_path(given[role]) for role in carried_files.ROLES}
-        scenario = load_scenario(given["scenario"]).drawn(given["seed"], given["plant"])
-        methods.settings_of(given["method"], given["features"])
-        return AdaptationJob(given, task, scenario, vehicle, carried_files.carried(given))
+        spec = replace(spec, **{r: full_path(getattr(spec, r)) for r in carried_files.ROLES})
+        spec = replace(spec, plugins=tuple(map(user_plugins.located, spec.plugins)))
+        scenario = load_scenario(str(spec.scenario)).drawn(spec.seed, spec.plant)
+        user_plugins.build(spec.plugins)
+        methods.settings_of(spec.method, spec.features)
+        return AdaptationJob(spec, task, scenario, vehicle, carried_files.carried(spec.table()))
 
     @staticmethod
     def from_config(config: dict[str, Any]) -> AdaptationJob:
         """The run that a folder's configuration describes."""
         if "hil" in config:
             raise InputError("config.toml: is of a flight on a drone, which cannot be resumed")
-        given = carried_files.located(config)
-        missing = [key for key in _KEYS if key not in given]
-        if missing:
-            raise InputError(f"config.toml: 'run.{missing[0]}' is missing; the run cannot go on")
-        known = (*_KEYS, *_LATER_KEYS)
-        job = AdaptationJob.build(**{key: given[key] for key in known if key in given})
+        whole = Table(config, Path("config.toml"))
+        for name in ("run", "files", "digests"):
+            whole.table(name)  # a file may have been edited by hand
+        asked = RunSpec.of_table(config.get("run", {}))
+        job = AdaptationJob.build(RunSpec.of_table(carried_files.located(config)))
         for what, digest in job.digests().items():
             if config.get("digests", {}).get(what) != digest:
                 raise InputError(
-                    f"the {what} '{given[what]}' is not what it was when the run began; a run "
-                    f"cannot go on under other conditions"
+                    f"the {what} {getattr(asked, what)!r} is not what it was when the run began; "
+                    f"a run cannot go on under other conditions"
                 )
         # As it was asked for: where carried files are laid out is nobody's business.
-        asked = job.given | {role: config["run"][role] for role in carried_files.ROLES}
-        return replace(job, given=asked, files=config.get("files", {}))
+        return replace(job, spec=asked, files=config.get("files", {}))
 
     def digests(self) -> dict[str, str]:
         """Fingerprints of what the files said, to notice that one was edited."""
         task, vehicle = self.task, self.vehicle
         numbers = (vehicle.mass, vehicle.inertia, vehicle.frame, vehicle.rotor_positions)
         profile = (vehicle.rotors, vehicle.limits, vehicle.rate_loop, vehicle.drag, vehicle.battery)
-        return {
+        own = {"plugins": user_plugins.digest(self.spec.plugins)} if self.spec.plugins else {}
+        return own | {
             "task": _digest(task.path, task.ramp_s, task.error_threshold_m, task.fans),
             "scenario": _digest(self.scenario.settings, self.scenario.changes),
             "vehicle": _digest(numbers, profile),
@@ -113,7 +114,7 @@ class AdaptationJob:
     def config(self) -> dict[str, Any]:
         """What is needed to repeat the run, and what it stood for when it was made."""
         return {
-            "run": dict(self.given),
+            "run": self.spec.table(),
             **({"files": self.files} if self.files else {}),
             "digests": self.digests(),
             "task": {
@@ -134,10 +135,10 @@ class AdaptationJob:
         }
 
     def _settings(self) -> LearnerSettings:
-        return methods.settings_of(self.given["method"], self.given["features"])
+        return methods.settings_of(self.spec.method, self.spec.features)
 
     def _first_policy(self, report: Report, seed: int) -> Any:
-        if self.given["method"] == "geometric":
+        if self.spec.method == "geometric":
             report.ready("The classical controller flies as it is; only the model is learned.")
             return geometric_controller(self.vehicle.limits)
         started = time.monotonic()
@@ -153,15 +154,26 @@ class AdaptationJob:
     def work(self, folder: RunFolder, report: Report) -> None:
         """Fly what is left of the run; each finished iteration is safe on disk."""
         compilation_cache.enable()
-        seed = int(self.given["seed"])
-        plant = Plant(self.vehicle, self.scenario, fans=self.task.fans, engine=self.given["engine"])
+        spec, seed = self.spec, self.spec.seed
+        plant = Plant(
+            self.vehicle, self.scenario, fans=self.task.fans, engine=spec.engine,
+            plugins=user_plugins.build(spec.plugins),
+        )  # fmt: skip
         settings = self._settings()
-        sizes = Sizes(horizon=int(self.given["horizon"]))
+        sizes = Sizes(horizon=spec.horizon)
         policy = self._first_policy(report, seed)
         run = plant.start(seed)
-        state = adapt.start(policy, self.task.start_time_scale, seed, self.given["features"])
+        state = adapt.start(policy, self.task.start_time_scale, seed, spec.features)
         done = 0
         stored = folder.load_checkpoint((run.state, state))
+        flown = len(folder.iterations())
+        if stored is None and flown >= spec.iterations:
+            return  # complete; people delete checkpoints to save space
+        if stored is None and flown > 1:
+            raise InputError(
+                f"{folder.path}: has {flown} flights but no checkpoint to go on from; they are "
+                f"kept. Fly it anew with: lafr-mjx adapt --repeat {folder.path} --out FOLDER"
+            )
         if stored is not None:
             last, (plant_state, state) = stored
             done = last + 1
@@ -169,12 +181,12 @@ class AdaptationJob:
             folder.truncate_after(last)
         else:
             folder.truncate_after(-1)
-        for iteration in range(done, int(self.given["iterations"])):
+        for iteration in range(done, spec.iterations):
             report.before(iteration)
             started = time.monotonic()
             run, state, flown = adapt.iterate(
                 plant, run, state, self.task, settings, sizes,
-                rule=self.given["ats"], stage=report.stage,
+                rule=spec.ats, stage=report.stage,
             )  # fmt: skip
             jax.block_until_ready(state)
             metrics = flight_metrics(flown.rollout, self.task, self.vehicle.limits)

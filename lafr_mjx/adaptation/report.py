@@ -8,6 +8,8 @@ from typing import TYPE_CHECKING, Any
 from rich.console import Console
 from rich.progress import BarColumn, Progress, TextColumn, TimeElapsedColumn
 
+from lafr_mjx.output import counted
+
 if TYPE_CHECKING:
     from lafr_mjx.adaptation.job import AdaptationJob
     from lafr_mjx.runs.run_folder import RunFolder
@@ -43,13 +45,13 @@ class AdaptationReport:
     def __init__(self, folder: RunFolder, job: AdaptationJob) -> None:
         self.folder, self.job = folder, job
         self.console = Console(highlight=False)
-        given = job.given
-        count, done = int(given["iterations"]), len(folder.iterations())
+        spec = job.spec
+        count, done = spec.iterations, len(folder.iterations())
         longest = job.task.flight_s(job.task.start_time_scale)
-        flights = "1 flight" if count == 1 else f"{count} flights"
+        flights = counted(count, "flight")
         self.console.print(
-            f"Adapting on {job.task.name} in {job.scenario.name} ({given['method']}, seed "
-            f"{given['seed']}, engine {given['engine']}): {flights} of 8 to {longest:.0f} s, "
+            f"Adapting on {job.task.name} in {job.scenario.name} ({spec.method}, seed "
+            f"{spec.seed}, engine {spec.engine}): {flights} of 8 to {longest:.0f} s, "
             f"learning after each.\nResults: {folder.path}",
             soft_wrap=True,
         )
@@ -71,7 +73,7 @@ class AdaptationReport:
 
     def before(self, iteration: int) -> None:
         """An iteration begins."""
-        total = self.job.given["iterations"]
+        total = self.job.spec.iterations
         self._status = Progress(
             TextColumn(f"flight {iteration + 1} of {total}"),
             BarColumn(bar_width=24),
@@ -121,9 +123,9 @@ class AdaptationReport:
         summary = {
             "task": self.job.task.name,
             "scenario": self.job.scenario.name,
-            "method": self.job.given["method"],
-            "engine": self.job.given["engine"],
-            "seed": self.job.given["seed"],
+            "method": self.job.spec.method,
+            "engine": self.job.spec.engine,
+            "seed": self.job.spec.seed,
             "iterations": len(records),
             "flight_time_s": sum(r["flight_time_s"] for r in records),
             "crashes": sum(r["crashed"] for r in records),
@@ -157,8 +159,9 @@ class AdaptationReport:
             + (f" (paper {paper[2]:.2f})" if paper and paper[2] else "")
             + f", in {summary['flight_time_s']:.0f} s of flight; RMSE "
             f"{summary['first_rmse_m']:.3f} → {summary['last_rmse_m']:.3f} m; "
-            f"{summary['crashes']} crashes, {summary['flights_beyond_threshold']} of "
-            f"{summary['iterations']} flights beyond {self.job.task.error_threshold_m:g} m.",
+            f"{summary['crashes']} crash{'' if summary['crashes'] == 1 else 'es'}, "
+            f"{summary['flights_beyond_threshold']} of {counted(summary['iterations'], 'flight')} "
+            f"beyond {self.job.task.error_threshold_m:g} m.",
             soft_wrap=True,
         )
 

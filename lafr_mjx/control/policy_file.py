@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import json
 import zipfile
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
@@ -40,15 +40,21 @@ def contract() -> dict[str, object]:
 
 
 def save_policy(path: Path, policy: Policy) -> None:
-    """Write weights, limits and contract."""
-    arrays: dict[str, np.ndarray] = {
-        "limits_low": np.asarray(policy.limits.low, np.float32),
-        "limits_high": np.asarray(policy.limits.high, np.float32),
+    """Write weights, limits and contract.
+
+    Raises:
+        InputError: `load_policy` would refuse it.
+    """
+    layers = tuple(mlp.Layer(*(np.asarray(a, np.float32) for a in one)) for one in policy.layers)
+    limits = CommandLimits(*(np.asarray(a, np.float32) for a in policy.limits))
+    _check(path, layers, limits)
+    arrays: dict[str, Any] = {
+        "limits_low": limits.low,
+        "limits_high": limits.high,
         "contract": np.array(json.dumps(contract())),
     }
-    for i, layer in enumerate(policy.layers):
-        arrays[f"weight{i}"] = np.asarray(layer.weight, np.float32)
-        arrays[f"bias{i}"] = np.asarray(layer.bias, np.float32)
+    for i, layer in enumerate(layers):
+        arrays[f"weight{i}"], arrays[f"bias{i}"] = layer
     with path.open("wb") as file:
         np.savez(file, **arrays)  # type: ignore[arg-type]
 
@@ -92,15 +98,24 @@ def _check(path: Path, layers: tuple[mlp.Layer, ...], limits: CommandLimits) -> 
     arrays = [*(a for layer in layers for a in layer), *limits]
     if not all(np.issubdtype(array.dtype, np.floating) for array in arrays):
         raise InputError(f"{path}: holds something other than numbers")
+    if len(layers) != _LAYERS:
+        raise InputError(f"{path}: has {len(layers)} layers; a policy has {_LAYERS}")
     size = observation.SIZE
     for i, layer in enumerate(layers):
         good = layer.weight.ndim == 2 and layer.weight.shape[0] == size
         good = good and layer.bias.shape == (layer.weight.shape[1],)
         if not good:
-            raise InputError(f"{path}: layer {i} has the shape {layer.weight.shape}")
+            raise InputError(
+                f"{path}: layer {i} has weights {layer.weight.shape} and biases "
+                f"{layer.bias.shape}; they must be ({size}, n) and (n,)"
+            )
         size = layer.weight.shape[1]
-    if size != 4 or limits.low.shape != (4,) or limits.high.shape != (4,):
-        raise InputError(f"{path}: gives {size} outputs; a command has 4")
+    sizes = {size, limits.low.size, limits.high.size}
+    if sizes != {4} or limits.low.ndim != 1 or limits.high.ndim != 1:
+        raise InputError(
+            f"{path}: gives {size} outputs between limits {limits.low.shape} and "
+            f"{limits.high.shape}; a command has 4"
+        )
     if not all(np.isfinite(array).all() for array in arrays):
         raise InputError(f"{path}: holds numbers that are not finite")
     hover = COMMAND_HOVER

@@ -78,6 +78,8 @@ class QuadrotorEnvironment(dm_env.Environment):
         action = np.asarray(action, np.float32)
         if action.shape != (4,):
             raise ValueError(f"an action has the shape (4,), not {action.shape}")
+        if not np.isfinite(action).all():
+            raise ValueError(f"the action {action} is not finite; its numbers are from -1 to 1")
         setup = self.setup
         self._episode, outcome = episodes.step(
             setup.engine,

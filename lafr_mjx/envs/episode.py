@@ -100,8 +100,8 @@ class FlightSetup:
         return self.vehicle.limits
 
     def params(self, seed: int, index: int = 0) -> PlantParams:
-        """The plant; one of many if the scenario is randomised."""
-        drawn = self.scenario.drawn(seed, index)
+        """The plant; one of many if the scenario is randomised, the same for all otherwise."""
+        drawn = self.scenario.drawn(seed, index if self.scenario.randomised else 0)
         return params_for(self.vehicle, drawn.settings, self.task.fans)
 
     def batch_params(self, seed: int, count: int) -> PlantParams:

@@ -36,6 +36,17 @@ def _action_space() -> spaces.Box:
     return spaces.Box(-1.0, 1.0, (4,), np.float32)
 
 
+def _checked(action: Any, shape: tuple[int, ...]) -> np.ndarray:
+    """Refuse what a diverged policy gives: as a hover it would earn rewards."""
+    action = np.asarray(action, np.float32)
+    if action.shape != shape or not np.isfinite(action).all():
+        raise gymnasium.error.InvalidAction(
+            f"the action is {np.array2string(action, threshold=8)} of shape {action.shape}; it "
+            f"must be finite and of shape {shape}, each number from -1 to 1"
+        )
+    return action
+
+
 def _observation_space() -> spaces.Box:
     return spaces.Box(-OBSERVATION_LIMIT, OBSERVATION_LIMIT, (OBSERVATION_SIZE,), np.float32)
 
@@ -79,11 +90,15 @@ class QuadrotorEnv(gymnasium.Env):
         return np.array(self._outcome.observation), self._info()
 
     def step(self, action: Any) -> tuple[np.ndarray, float, bool, bool, dict[str, Any]]:
-        """Fly 20 ms."""
+        """Fly 20 ms.
+
+        Raises:
+            gymnasium.error.InvalidAction: the action has another shape, or is not finite.
+        """
         if self._episode is None:
             raise gymnasium.error.ResetNeeded("reset the environment before the first step")
         setup = self.setup
-        command = command_of(np.asarray(action, np.float32), setup.limits)
+        command = command_of(_checked(action, (4,)), setup.limits)
         self._episode, outcome = episodes.step(
             setup.engine, setup.course, self._params, self._episode, command
         )
@@ -181,11 +196,11 @@ class QuadrotorVectorEnv(VectorEnv):
     def step(
         self, actions: Any
     ) -> tuple[np.ndarray, np.ndarray, np.ndarray, np.ndarray, dict[str, Any]]:
-        """Fly 20 ms in every environment."""
+        """Fly 20 ms in every environment; actions are checked as for one."""
         if self._batch is None:
             raise gymnasium.error.ResetNeeded("reset the environment before the first step")
         setup = self.setup
-        commands = command_of(np.asarray(actions, np.float32), setup.limits)
+        commands = command_of(_checked(actions, (self.num_envs, 4)), setup.limits)
         self._batch, outcome = _step_all(
             setup.engine, setup.course, self._params, self._batch, commands
         )

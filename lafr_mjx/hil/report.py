@@ -88,12 +88,13 @@ class AdaptationTable(AdaptationReport):
         from rich.console import Console
 
         from lafr_mjx.adaptation.job import AdaptationJob
+        from lafr_mjx.run_spec import RunSpec
 
         self.folder = folder
         given = folder.config["run"]
         # A fixed controller has no method that could be run again.
         method = given["method"] if folder.config["hil"]["learns"] else "geometric"
-        self.job = AdaptationJob.build(**{**given, "method": method})
+        self.job = AdaptationJob.build(RunSpec(**{**given, "method": method}))
         self.console = Console(highlight=False)
         self.flown_s = 0.0
         self._status = None

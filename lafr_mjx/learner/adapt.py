@@ -9,6 +9,7 @@ import jax.numpy as jnp
 import numpy as np
 
 from lafr_mjx.control.policy import Policy
+from lafr_mjx.errors import InputError
 from lafr_mjx.learner import ats_verified as ats
 from lafr_mjx.learner.guarded import GuardedController, GuardedPolicy, surprising_error
 from lafr_mjx.learner.improve import (
@@ -122,6 +123,17 @@ def iterate(
 def dither_of(iteration: int) -> float:
     """Strength of the dither in a flight: less the more is known."""
     return max(0.3, 0.6**iteration)
+
+
+def check_duration(task: Task) -> None:
+    """Refuse a task whose first flight is longer than the learner takes."""
+    first, most = task.flight_s(task.start_time_scale), FLIGHT_TICKS * CONTROL_DT
+    if first > most:
+        raise InputError(
+            f"task '{task.name}': its first flight (ramp and a lap of {task.lap_s:g} s at time "
+            f"scale {task.start_time_scale:g}) lasts {first:.1f} s; a learner takes {most:g} s at "
+            f"most: shorten lap_s or lower start_time_scale"
+        )
 
 
 def flight_seconds(task: Task, time_scale: float) -> float:

@@ -2,19 +2,14 @@
 
 from __future__ import annotations
 
-from typing import Literal, get_args
+from typing import get_args
 
 from lafr_mjx.errors import InputError
 from lafr_mjx.learner.improve import LearnerSettings
 from lafr_mjx.learner.pretrain import NOMINAL
 from lafr_mjx.learner.rash_bptt import TrainSettings
 from lafr_mjx.model.residual import NO_LAG, Switches
-
-Features = Literal["default", "paper", "body"]
-"""Inputs of the residual: velocity, attitude and effective command in the world; the paper's
-ζ = [p, v, vec R, u], where commands act at once; or what the vehicle feels in its own frame."""
-
-MethodName = Literal["ours", "baseline", "lotf", "anchor-only", "residual-only", "geometric"]
+from lafr_mjx.run_spec import Features
 
 _ANCHORED, _RESET = 0.5, 0.0  # share of training flights that start where the drone was
 

@@ -1,12 +1,15 @@
 """The base policy: standard BPTT on the nominal model alone, timid on purpose.
 
-It is kept in the user's cache, by a hash of everything that it was trained with.
+It is kept in the user's cache, by a hash of everything that it was trained with: numbers, and
+the text of the program that turns them into a policy.
 """
 
 from __future__ import annotations
 
 import hashlib
+import inspect
 import os
+import sys
 import tempfile
 from pathlib import Path as FilePath
 from typing import TYPE_CHECKING, Any, NamedTuple
@@ -15,22 +18,29 @@ import jax
 import jax.numpy as jnp
 import numpy as np
 
-from lafr_mjx import compilation_cache
+from lafr_mjx import compilation_cache, mlp
+from lafr_mjx.control import observation
+from lafr_mjx.control import policy as control_policy
 from lafr_mjx.control.policy import Policy, create_policy
 from lafr_mjx.control.policy_file import load_policy, save_policy
 from lafr_mjx.errors import InputError
-from lafr_mjx.learner import rash_bptt
+from lafr_mjx.learner import believed, cost, rash_bptt
 from lafr_mjx.learner.believed import StressScale
 from lafr_mjx.learner.cost import BASE_WEIGHTS
 from lafr_mjx.learner.rash_bptt import TrainSettings
-from lafr_mjx.model import residual
+from lafr_mjx.model import hybrid, residual
 from lafr_mjx.model.residual import Switches
+from lafr_mjx.reference import flatness
 
 if TYPE_CHECKING:
     from lafr_mjx.reference.path import Path
     from lafr_mjx.types import CommandLimits
 
-_VERSION = 2  # of what this file computes; a change makes all cached policies void
+_PROGRAM = (
+    sys.modules[__name__], rash_bptt, believed, cost, hybrid, residual, control_policy,
+    observation, mlp, flatness,
+)  # fmt: skip
+"""What turns settings into a policy: a change of one of them makes all cached policies void."""
 
 
 class BaseSizes(NamedTuple):
@@ -120,7 +130,9 @@ def _hash(path: Path, limits: CommandLimits, time_scale: float, seed: int, sizes
     for leaf in jax.tree.leaves(everything):
         array = np.asarray(leaf, np.float32)
         digest.update(str(array.shape).encode() + array.tobytes())
-    digest.update(repr((seed, tuple(sizes), _VERSION)).encode())
+    digest.update(repr((seed, tuple(sizes))).encode())
+    for module in _PROGRAM:
+        digest.update(inspect.getsource(module).encode())
     return digest.hexdigest()[:24]
 
 

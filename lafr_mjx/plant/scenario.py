@@ -120,8 +120,17 @@ class Scenario:
         return dataclasses.replace(self, settings=dataclasses.replace(self.settings, **values))
 
     def drawn(self, seed: int, index: int = 0) -> Scenario:
-        """One plant of a randomised scenario; the same for the same seed and index."""
+        """One plant of a randomised scenario; the same for the same seed and index.
+
+        Raises:
+            InputError: another plant than 0 of a scenario that has no ranges.
+        """
         if not self.ranges:
+            if index:
+                raise InputError(
+                    f"plant {index} of the scenario '{self.name}': it has no ranges to draw from; "
+                    f"only plant 0 is allowed, or a scenario with ranges, such as 'randomised'"
+                )
             return self
         rng = np.random.default_rng([seed, index])
         values: dict[str, Any] = {}

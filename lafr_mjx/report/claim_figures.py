@@ -3,6 +3,7 @@
 **reproduced**: every run reaches the figure as it is printed, or shows what is said.
 **better**: every run is beyond the figure by more than 3 %.
 **not reproduced**: at least one run is not.
+**too short**: the claim is about ten iterations, and there is only a run of fewer.
 """
 
 from __future__ import annotations
@@ -11,6 +12,7 @@ from typing import TYPE_CHECKING, Any, Literal, NamedTuple
 
 import numpy as np
 
+from lafr_mjx.output import counted
 from lafr_mjx.report.claims import THRESHOLD_M
 
 if TYPE_CHECKING:
@@ -18,7 +20,10 @@ if TYPE_CHECKING:
 
     from lafr_mjx.report.flown_runs import Collected, FlownRun
 
-Verdict = Literal["reproduced", "not reproduced", "better", "no data"]
+Verdict = Literal["reproduced", "not reproduced", "better", "too short", "no data"]
+
+TEN_ITERATIONS = 11  # flights 0 to 10
+REACHED: tuple[Verdict, ...] = ("reproduced", "better")
 
 _MARGIN = 0.03  # beyond the paper's figure that counts as better
 
@@ -114,7 +119,36 @@ def safe(verdict: Verdict, group: Sequence[FlownRun]) -> Verdict:
     return "not reproduced" if any(crashes(run) for run in group) else verdict
 
 
+def long_enough(run: FlownRun) -> bool:
+    """Whether a run says something about ten iterations; a crash does so at once."""
+    return len(run.records) >= TEN_ITERATIONS or crashes(run) > 0
+
+
+def longest_pairs(
+    both: Sequence[tuple[FlownRun, FlownRun]],
+) -> list[tuple[FlownRun, FlownRun]]:
+    """Pairs of runs of ten iterations; shorter ones only where there is nothing else."""
+    return [pair for pair in both if all(map(long_enough, pair))] or list(both)
+
+
+def longest(runs: Sequence[FlownRun]) -> list[FlownRun]:
+    """Runs of ten iterations; shorter ones only where there is nothing else."""
+    return [run for run in runs if long_enough(run)] or list(runs)
+
+
+def within_ten(
+    verdict: Verdict, group: Sequence[FlownRun], stands: Sequence[Verdict] = ()
+) -> Verdict:
+    """A verdict about ten iterations; `stands` are those that fewer can give.
+
+    What was reached early is reached, and what was exceeded once is exceeded; where a run of
+    three flights would have ended, nobody knows.
+    """
+    known = verdict in stands or all(long_enough(run) for run in group)
+    return verdict if known else "too short"
+
+
 def with_crashes(group: Sequence[FlownRun]) -> str:
     """Words about crashes, if there were any."""
     count = sum(crashes(run) for run in group)
-    return f"; {count} crashed flights" if count else ""
+    return f"; {counted(count, 'crashed flight')}" if count else ""

@@ -6,7 +6,9 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 
 import numpy as np
 
-from lafr_mjx.adaptation.batch import RunSpec, finished
+from lafr_mjx.adaptation.batch import finished
+from lafr_mjx.output import counted
+from lafr_mjx.run_spec import EngineName, RunSpec
 from lafr_mjx.runs.run_folder import RunFolder
 
 if TYPE_CHECKING:
@@ -34,7 +36,7 @@ class Plan(NamedTuple):
 
     seeds: tuple[int, ...]
     plants: int
-    engine: str
+    engine: EngineName
 
     def specs(self) -> list[RunSpec]:
         """All runs, the ones that most claims need first."""
@@ -237,14 +239,14 @@ def _random_plants(evidence: Evidence, task: str) -> list[Row]:
     head = f"{plan.plants} random plants, {task}"
     return [
         Row(f"{head}: crashes", "–", "none",
-            f"{crashes} runs; laps {min(laps):.2f} to {max(laps):.2f} s", crashes == 0),
+            f"{counted(crashes, 'run')}; laps {min(laps):.2f} to {max(laps):.2f} s", crashes == 0),
         Row(f"{head}: flights > 0.35 m", "–", "≤ 1 per run",
-            f"at most {max(beyond)}, {sum(b > 1 for b in beyond)} runs with more than 1",
+            f"at most {max(beyond)}, {counted(sum(b > 1 for b in beyond), 'run')} with more than 1",
             max(beyond) <= 1),
         Row(f"{head}: last over first speed", "–", "≥ 1.8", f"at least {min(gains):.2f}",
             min(gains) >= 1.8),
         Row(f"{head}: spread of the last 3 laps", "–", "< 5 %",
-            f"at most {max(spreads):.1%}, {sum(s >= 0.05 for s in spreads)} runs beyond",
+            f"at most {max(spreads):.1%}, {counted(sum(s >= 0.05 for s in spreads), 'run')} beyond",
             max(spreads) < 0.05),
         Row(f"{head}: flown over predicted error", "–", "median ≤ 1.4, p90 ≤ 2",
             f"{median:.2f}, {high:.2f}", bool(median <= 1.4 and high <= 2.0)),

@@ -2,13 +2,15 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
 from pathlib import Path
 from types import MappingProxyType
 from typing import TYPE_CHECKING, Any, NamedTuple
 
 from lafr_mjx.ablation import table as ablation_table
-from lafr_mjx.adaptation.batch import RunSpec
 from lafr_mjx.errors import InputError
+from lafr_mjx.output import counted
+from lafr_mjx.run_spec import RunSpec
 from lafr_mjx.runs.rollout_file import load_rollout
 from lafr_mjx.runs.run_folder import RunFolder
 
@@ -42,7 +44,7 @@ class FlownRun(NamedTuple):
     @property
     def scenario(self) -> str:
         """Name of the scenario, also if it was given as a file."""
-        return _name(self.spec.scenario)
+        return _name(str(self.spec.scenario))
 
     @property
     def complete(self) -> bool:
@@ -69,10 +71,10 @@ class Collected(NamedTuple):
 
         What is not named is as usual: verified time scaling, the usual horizon, no variant.
         """
-        usual = {"ats": "verified", "horizon": RunSpec("", "").horizon, "variant": ""} | wanted
+        usual = {"ats": "verified", "horizon": RunSpec().horizon, "variant": ""} | wanted
 
         def fits(run: FlownRun) -> bool:
-            values = run.spec._asdict() | {
+            values = run.spec.table() | {
                 "task": run.task, "scenario": run.scenario, "variant": run.variant
             }  # fmt: skip
             return all(values[key] == value for key, value in usual.items())
@@ -131,14 +133,15 @@ def _read(folder: Path) -> FlownRun:
     given = run.config.get("run")
     if not isinstance(given, dict) or "task" not in given or "scenario" not in given:
         raise InputError(f"{folder / _CONFIG}: 'run.task' and 'run.scenario' must be there")
-    known = {key: value for key, value in given.items() if key in RunSpec._fields}
-    for key, default in RunSpec("", "")._asdict().items():
-        if key in known and type(known[key]) is not type(default):
-            raise InputError(f"{folder / _CONFIG}: 'run.{key}' is {known[key]!r}")
+    usual = RunSpec(scenario="").table()
+    known = {key: value for key, value in given.items() if key in usual}
+    for key, value in known.items():
+        if type(value) is not type(usual[key]):
+            raise InputError(f"{folder / _CONFIG}: 'run.{key}' is {value!r}")
     # Settings that are newer than this reader, or that the usual comparison does not vary.
     odd = [
         f"{key} {value}" for key, value in given.items()
-        if key not in RunSpec._fields and value != "default"
+        if (key not in usual or key in ("features", "plugins")) and value not in ("default", [])
     ]  # fmt: skip
     if known.get("vehicle", "lafr192") != "lafr192":
         odd.append(f"vehicle {_name(known['vehicle'])}")
@@ -158,13 +161,14 @@ def _is_ablation(folder: Path) -> bool:
 def _read_ablation(folder: Path) -> list[FlownRun]:
     config = ablation_table.read_config(folder)
     asked = config["ablation"]
-    shared = {key: asked[key] for key in ("ats", "engine", "vehicle", "iterations") if key in asked}
+    shared = {key: asked[key] for key in RunSpec().table() if key in asked}
     runs = []
     for result in ablation_table.read_results(folder):
         _check_records(f"{folder}: {result.name}", result.iterations)
-        spec = RunSpec(result.task, result.scenario, result.method, seed=result.seed,
-                       plant=result.plant, **shared)  # fmt: skip
+        own = {key: getattr(result, key) for key in ("task", "scenario", "method", "seed", "plant")}
+        spec = RunSpec(**shared, **own)
         odd = [f"{key} {value:g}" for key, value in result.sweep.items()]
+        odd += [f"features {spec.features}"] if spec.features != "default" else []
         odd += [f"vehicle {_name(spec.vehicle)}"] if spec.vehicle != "lafr192" else []
         written_by = str(config.get("lafr_mjx_version", ""))
         flights = folder / ablation_table.FLIGHTS / result.name
@@ -187,7 +191,7 @@ def _without_doubles(runs: Iterable[FlownRun], notes: list[str]) -> list[FlownRu
     """Of two runs of the same thing, the one with more iterations: seeds count once."""
     kept: dict[tuple, FlownRun] = {}
     for run in runs:
-        key = (*run.spec._replace(iterations=0, engine=""), run.variant)
+        key = (replace(run.spec, iterations=0, engine="mjx"), run.variant)
         other = kept.get(key)
         if other is None:
             kept[key] = run
@@ -203,7 +207,7 @@ def _without_doubles(runs: Iterable[FlownRun], notes: list[str]) -> list[FlownRu
 def _warnings(runs: Sequence[FlownRun]) -> list[str]:
     notes = [
         f"Unfinished: {run.folder or run.spec.name} has {len(run.records)} of "
-        f"{run.spec.iterations} iterations"
+        f"{counted(run.spec.iterations, 'iteration')}"
         for run in runs if not run.complete
     ]  # fmt: skip
     for what, values in (

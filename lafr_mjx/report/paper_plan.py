@@ -5,9 +5,9 @@ from __future__ import annotations
 from pathlib import Path
 from typing import Any, NamedTuple
 
-from lafr_mjx.adaptation.batch import RunSpec
 from lafr_mjx.report.paper_claims import FAULTS
 from lafr_mjx.report.simulation_claims import METHODS
+from lafr_mjx.run_spec import EngineName, RunSpec
 
 PAPER_RUNS = Path("runs/paper")
 """Where the commands that fly the paper's experiments keep their runs: none is flown twice."""
@@ -22,7 +22,7 @@ class PaperPlan(NamedTuple):
     """Everything that the report shows."""
 
     seeds: tuple[int, ...]
-    engine: str = "mjx"
+    engine: EngineName = "mjx"
     anchoring: bool = True
 
     def specs(self) -> list[RunSpec]:
@@ -53,5 +53,5 @@ class PaperPlan(NamedTuple):
         runs = [run("figure8", "wind5", method=method, horizon=horizon) for method in both
                 for horizon in HORIZONS]  # fmt: skip
         runs += [run("figure8", "combined", method=method, horizon=horizon) for method in both
-                 for horizon in (SHORT, RunSpec("", "").horizon)]  # fmt: skip
+                 for horizon in (SHORT, RunSpec().horizon)]  # fmt: skip
         return runs

@@ -6,12 +6,13 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from lafr_mjx.adaptation.batch import RunSpec
+from lafr_mjx.output import counted
 from lafr_mjx.report import claim_figures as claims
 from lafr_mjx.report import flight_sections as flights
 from lafr_mjx.report.material import TASK_WORDS, records, threshold
 from lafr_mjx.report.paper_claims import FAULTS, paper_claims
 from lafr_mjx.report.simulation_claims import METHODS
+from lafr_mjx.run_spec import RunSpec
 from lafr_mjx.view import report_plots
 from lafr_mjx.view.drawing import METHOD_COLOURS
 from lafr_mjx.view.page import Badge, Listing, Paragraph, Section, Table
@@ -22,7 +23,8 @@ if TYPE_CHECKING:
     from lafr_mjx.view.page import Part, Tone
 
 _TONES: dict[str, Tone] = {
-    "reproduced": "good", "better": "better", "not reproduced": "bad", "no data": "plain"
+    "reproduced": "good", "better": "better", "not reproduced": "bad",
+    "too short": "plain", "no data": "plain",
 }  # fmt: skip
 
 
@@ -42,7 +44,8 @@ def summary(material: Material) -> Section:
         Paragraph(
             f"Of {len(found)} claims {counts['reproduced']} are **reproduced**, "
             f"{counts['better']} are **better** than printed, {counts['not reproduced']} are "
-            f"**not reproduced**, and {counts['no data']} have no data here."
+            f"**not reproduced**, for {counts['too short']} the runs are **too short**, and "
+            f"{counts['no data']} have no data here."
         )
     ]
     if rows:
@@ -51,16 +54,17 @@ def summary(material: Material) -> Section:
     parts.append(
         Paragraph(
             "Reproduced: every run reaches the figure as printed, or shows what is said. Better: "
-            "every run is beyond it by more than 3 %. Not reproduced: at least one run is not. A "
-            "run with a crash reproduces nothing. A comparison of two methods counts as reproduced "
-            "if the last lap of the first is shorter by 2 % or more in every seed. The "
+            "every run is beyond it by more than 3 %. Not reproduced: at least one run is not. "
+            "Too short: the claim is about ten iterations, and there are only runs of fewer, which "
+            "do not settle it. A run with a crash reproduces nothing. An error is below the "
+            "threshold if its peak is, in every flight. A comparison of two methods counts as "
+            "reproduced if the last lap of the first is shorter by 2 % or more in every seed. The "
             "paper's figures for speed, laps, hardware and inspection come from real flights; "
             "everything here is simulated."
         )
     )
     if missing:
-        words = "1 claim" if len(missing) == 1 else f"{len(missing)} claims"
-        parts.append(Listing(f"{words} without data", "\n".join(missing)))
+        parts.append(Listing(f"{counted(len(missing), 'claim')} without data", "\n".join(missing)))
     return Section("Summary against the paper", parts)
 
 
@@ -138,7 +142,7 @@ def ablation(material: Material) -> Section | None:
 def anchoring(material: Material) -> Section | None:
     """Anchored against equally perturbed reset rollouts, and over the training horizon."""
     rows, used = [], []
-    usual = RunSpec("", "").horizon
+    usual = RunSpec().horizon
     found = {(r.task, r.scenario, r.spec.horizon) for r in material.runs.runs
              if r.spec.ats == "verified" and not r.variant}  # fmt: skip
     for task, scenario, horizon in sorted(found):

@@ -81,7 +81,11 @@ def _with_what_they_name(path: Path, role: str) -> list[Path]:
             break
         if file.suffix == ".toml":
             data = read_toml(file).data
-            names = [data.get({"scenario": "base", "vehicle": "mjcf"}.get(role, ""))]
+            if role == "task":
+                table = data.get("path")
+                names = [table.get("file") if isinstance(table, dict) else None]
+            else:
+                names = [data.get({"scenario": "base", "vehicle": "mjcf"}[role])]
         elif file.suffix == ".xml":
             names = _FILE_IN_MJCF.findall(file.read_text("utf-8", errors="replace"))
         else:

@@ -11,13 +11,15 @@ import zipfile
 import zlib
 from collections import namedtuple
 from functools import lru_cache
-from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
 from lafr_mjx.errors import InputError
 from lafr_mjx.types import Reference, Rollout, State
+
+if TYPE_CHECKING:
+    from pathlib import Path
 
 _VERSION = 1
 _PARTS: dict[str, type] = {

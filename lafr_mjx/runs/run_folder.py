@@ -26,8 +26,7 @@ import lafr_mjx
 from lafr_mjx import output, toml_table
 from lafr_mjx.closing import Closing
 from lafr_mjx.errors import InputError, RunError
-from lafr_mjx.runs import checkpoints
-from lafr_mjx.runs import rollout_file
+from lafr_mjx.runs import checkpoints, rollout_file
 from lafr_mjx.runs import run_files as files
 from lafr_mjx.runs.toml_text import toml_text
 
@@ -69,8 +68,7 @@ class RunFolder(Closing):
         clash = [key for key in _HEAD if key in config]
         if clash:
             raise ValueError(f"'{clash[0]}' is written by the run folder itself")
-        head = dict(zip(_HEAD, (SCHEMA_VERSION, lafr_mjx.__version__), strict=True))
-        text = f"{toml_text({**head, **config})}\n{_LAST_LINE}\n"
+        text = _text(config)
         lock, may_resume = None, config.get("run", {}).get("engine") != "hil"
         try:
             path.mkdir(parents=True, exist_ok=True)
@@ -117,6 +115,12 @@ class RunFolder(Closing):
         """Let other processes write."""
         files.unlock(self._lock)
         self._lock = None
+
+    def rewrite(self, config: Mapping[str, Any]) -> None:
+        """Replace the configuration, e.g. for more flights."""
+        with self._writing(_CONFIG) as path:
+            files.write_whole(path, _text(config).encode("utf-8"))
+        self.config = dict(config)
 
     def append_iteration(self, record: Mapping[str, Any]) -> None:
         """Add the figures of an iteration; when this returns, they are on the disk.
@@ -204,9 +208,19 @@ class RunFolder(Closing):
             raise RunError(f"{path}: cannot be written: {error.strerror or error}") from error
 
 
+def _text(config: Mapping[str, Any]) -> str:
+    head = dict(zip(_HEAD, (SCHEMA_VERSION, lafr_mjx.__version__), strict=True))
+    return f"{toml_text({**head, **config})}\n{_LAST_LINE}\n"
+
+
 def read_config(path: Path) -> tuple[dict[str, Any], str]:
     """The configuration in a `config.toml`, and the version that wrote it."""
     data = toml_table.read_toml(path).data
+    if "ablation" in data:
+        raise InputError(
+            f"{path.parent}: is the folder of an ablation, a table of many runs, and not of a run; "
+            f"read it with: lafr-mjx ablate --only-print --out {path.parent}"
+        )
     version, written_by = data.pop(_HEAD[0], None), data.pop(_HEAD[1], "an unknown version")
     if not isinstance(version, int) or isinstance(version, bool):
         raise InputError(f"{path}: 'schema_version' is missing or wrong; it is a whole number")

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import itertools
 from typing import TYPE_CHECKING, Literal
 
 import numpy as np
@@ -19,23 +20,49 @@ CameraName = Literal["wide", "follow"]
 FOLLOW_M = 1.5  # m, distance of the follow camera
 CLOSE_M = 0.34  # m, of the close-up
 _FOVY = np.radians(45.0)  # of MuJoCo's free camera
-_AZIMUTH, _ELEVATION = 90.0, -28.0
+_AZIMUTH, _ELEVATION, _LOWERED = 90.0, -28.0, 0.05
+_ROOM_M = 0.2  # around the path, for the drone beside it
+NEAREST_M = 2.0  # of the wide camera: a small course must not fill the picture
 _SMOOTHING_S = 0.5
 
 
-def wide_camera(scene: Scene, aspect: float, elevation: float = _ELEVATION) -> mujoco.MjvCamera:
-    """A camera that sees the paths of all stages, looking along the arena's shorter side."""
+def wide_camera(
+    scene: Scene, aspect: float, elevation: float = _ELEVATION, lowered: float = _LOWERED
+) -> mujoco.MjvCamera:
+    """A camera that sees the paths of all stages, looking along the arena's shorter side.
+
+    It looks below the middle, by the share `lowered` of its distance: the floor with the shadow
+    is worth seeing.
+    """
     points = np.concatenate([stage.path for stage in scene.stages])
-    low, high = points.min(axis=0), points.max(axis=0)
+    low, high = points.min(axis=0) - _ROOM_M, points.max(axis=0) + _ROOM_M
     azimuth = _AZIMUTH if high[0] - low[0] >= high[1] - low[1] else 0.0
-    across = max(float((high - low)[:2].max()), 2.0)
-    deep = float((high - low)[:2].min())
-    half_width = np.tan(0.5 * _FOVY) * aspect
-    distance = (0.5 * across + 0.45) / half_width + 0.45 * deep
-    target = 0.5 * (low + high)
-    # The path a little above the middle: the floor with the shadow is worth seeing.
-    target[2] -= 0.05 * distance
-    return camera_at(target, distance, azimuth, elevation)
+    middle = 0.5 * (low + high)
+    corners = np.array(list(itertools.product(*zip(low, high, strict=True)))) - middle
+    distance = max(_nearest(corners, aspect, azimuth, elevation, lowered), NEAREST_M)
+    middle[2] -= lowered * distance
+    return camera_at(middle, distance, azimuth, elevation)
+
+
+def _nearest(
+    corners: np.ndarray, aspect: float, azimuth: float, elevation: float, lowered: float
+) -> float:
+    """The smallest distance d [m] from which all corners [N, 3] around their middle are seen.
+
+    A corner at r is seen if its sides x and y, as r + (0, 0, lowered · d) has them, are within
+    the picture at its depth z: |x| ≤ w (d + z) and |y| ≤ h (d + z). All of this is linear in d.
+    """
+    a, e = np.radians([azimuth, elevation])
+    forward = np.array([np.cos(e) * np.cos(a), np.cos(e) * np.sin(a), np.sin(e)])
+    right = np.array([np.sin(a), -np.cos(a), 0.0])
+    up = np.cross(right, forward)
+    x, y, z = corners @ right, corners @ up, corners @ forward
+    high = np.tan(0.5 * _FOVY)
+    deeper, higher = 1.0 + lowered * forward[2], lowered * up[2]
+    beside = (np.abs(x) / (high * aspect) - z) / deeper
+    above = (y - high * z) / (high * deeper - higher)
+    below = (-y - high * z) / (high * deeper + higher)
+    return float(max(beside.max(), above.max(), below.max()))
 
 
 def follow_camera(

@@ -122,12 +122,13 @@ def plot_progress(
             errors.plot(
                 number, predicted, "s--", color=ORANGE, mfc="white", lw=1.2, label="predicted"
             )
-        errors.axhline(error_threshold, color=RED, ls=(0, (4, 2)), lw=1.2)
+        # In the legend, for beside the line there may be data anywhere.
+        errors.axhline(error_threshold, color=RED, ls=(0, (4, 2)), lw=1.2,
+                       label=f"$E_{{th}}$ = {error_threshold:g} m")  # fmt: skip
         top = max(1.2 * error_threshold, 1.1 * largest(peak), 1.1 * largest(predicted))
         errors.set_ylim(0.0, min(top, 3.0 * error_threshold))
         mark_beyond(errors, number, peak)
-        label_line(errors, error_threshold, f"$E_{{th}}$ = {error_threshold:g} m", left=True)
-        figure.legend(*errors.get_legend_handles_labels(), loc="outside upper right", ncols=3)
+        figure.legend(*errors.get_legend_handles_labels(), loc="outside lower center", ncols=4)
         axes[1, 0].set_ylim(0.0, 1.15 * largest(rmse) or 1.0)
         for axis in axes[0]:
             # Room around the curve, but no zoom into noise.

@@ -111,7 +111,8 @@ def _load_run(source: Path, task_name: str | None, vehicle_name: str | None) -> 
     scenario = None
     with contextlib.suppress(InputError, KeyError, TypeError, ValueError):
         # Only for the wind; a run of somebody else's scenario file can still be watched.
-        scenario = load_scenario(given["scenario"]).drawn(int(given.get("seed", 0)))
+        seed, plant = int(given.get("seed", 0)), int(given.get("plant", 0))
+        scenario = load_scenario(given["scenario"]).drawn(seed, plant)
     flights = []
     for number in numbers:
         file = source / "rollouts" / f"{number:03d}.npz"

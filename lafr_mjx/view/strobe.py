@@ -36,8 +36,7 @@ def strobe_picture(replay: Replay, width: int = 1280, interval: float = INTERVAL
     size = WIDE_DRONE_SIZE
     cast = (replay.vehicle, replay.task, replay.path())
     scene = build_scene([cast], drone_size=size, ghosts=False)
-    stage, camera = scene.stages[0], wide_camera(scene, _ASPECT, elevation=-38.0)
-    camera.lookat[2] += 0.04 * camera.distance
+    stage, camera = scene.stages[0], wide_camera(scene, _ASPECT, elevation=-38.0, lowered=0.01)
     whole = Image.new("RGB", (width, height * len(flights)))
     with Renderer(scene.model, width, height, samples=_SAMPLES) as renderer:
         for row, flight in enumerate(flights):

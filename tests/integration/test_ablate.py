@@ -17,7 +17,7 @@ from interrupted_ablation import SMALL
 
 from lafr_mjx.ablation.plan import Plan
 from lafr_mjx.ablation.table import read_results
-from lafr_mjx.experiments.ablate import Ablate
+from lafr_mjx.commands.ablate import Ablate
 from lafr_mjx.metrics import flight_metrics
 from lafr_mjx.runs.rollout_file import load_rollout
 
@@ -67,6 +67,7 @@ def test_a_batch_gives_the_numbers_of_single_runs(on_two_devices):
     assert on_two_devices["programs"] == 1
 
 
+@pytest.mark.long
 def test_a_batch_is_the_same_on_four_devices(on_two_devices):
     four = batched_runs(4)
     assert_same(four["batch"], on_two_devices["batch"], flights=2, tolerance=1e-4)
@@ -123,6 +124,7 @@ def kill_a_busy_worker(nodes, driver):
     raise AssertionError(f"two nodes never flew at once: {driver.communicate()}")
 
 
+@pytest.mark.long
 def test_a_cluster_loses_nothing_when_a_worker_is_killed(resumed, tmp_path):
     folder = tmp_path / "x"
     env = local_cluster.environment() | {"XLA_FLAGS": QUICK}
@@ -164,6 +166,7 @@ def test_no_cluster_is_a_clear_message(tmp_path):
     assert len(done.stderr.splitlines()) == 1
 
 
+@pytest.mark.long
 def test_a_port_that_says_nothing_is_a_clear_message(tmp_path):
     with socket.create_server(("", 0)) as silent:
         address = f"127.0.0.1:{silent.getsockname()[1]}"

@@ -10,6 +10,7 @@ from lafr_mjx.adaptation.job import AdaptationJob
 from lafr_mjx.control.policy_file import load_policy
 from lafr_mjx.errors import InputError
 from lafr_mjx.learner import adapt
+from lafr_mjx.run_spec import RunSpec
 from lafr_mjx.runs.run_folder import RunFolder
 
 RUN = {
@@ -53,7 +54,7 @@ def without_wall_time(folder):
 @pytest.fixture(scope="module")
 def finished(tmp_path_factory):
     path = tmp_path_factory.mktemp("runs") / "whole"
-    job = AdaptationJob.build(**RUN)
+    job = AdaptationJob.build(RunSpec(**RUN))
     with RunFolder.create(path, job.config()) as folder:
         job.work(folder, Quiet())
     return path
@@ -81,7 +82,7 @@ def test_records_carry_the_promised_keys(finished):
 
 
 def test_an_interrupted_run_ends_as_an_undisturbed_one(finished, tmp_path):
-    job = AdaptationJob.build(**RUN)
+    job = AdaptationJob.build(RunSpec(**RUN))
     path = tmp_path / "interrupted"
     with RunFolder.create(path, job.config()) as folder, pytest.raises(KeyboardInterrupt):
         job.work(folder, Quiet(stop_before=2))
@@ -97,7 +98,7 @@ def test_an_interrupted_run_ends_as_an_undisturbed_one(finished, tmp_path):
 
 
 def test_an_existing_run_is_never_overwritten(finished):
-    job = AdaptationJob.build(**RUN)
+    job = AdaptationJob.build(RunSpec(**RUN))
     before = (finished / "iterations.jsonl").read_bytes()
     with pytest.raises(InputError, match="whole"):
         RunFolder.create(finished, job.config())
@@ -122,7 +123,7 @@ def test_all_methods_share_one_program(finished):
 
     programs = (calibrate, improve_policy, accelerate)
     counts = [program._cache_size() for program in programs]
-    job = AdaptationJob.build(**(RUN | {"method": "lotf", "iterations": 1}))
+    job = AdaptationJob.build(RunSpec(**(RUN | {"method": "lotf", "iterations": 1})))
     structures = {
         str(jax.tree.structure(methods.settings_of(name)))
         for name in ("ours", "baseline", "lotf", "anchor-only", "residual-only")
@@ -134,7 +135,7 @@ def test_all_methods_share_one_program(finished):
 
 
 def test_hold_keeps_the_time_scale(finished):
-    job = AdaptationJob.build(**(RUN | {"ats": "hold", "iterations": 3}))
+    job = AdaptationJob.build(RunSpec(**(RUN | {"ats": "hold", "iterations": 3})))
     with RunFolder.create(finished.parent / "hold", job.config()) as folder:
         job.work(folder, Quiet())
     records = without_wall_time(finished.parent / "hold")
@@ -144,7 +145,7 @@ def test_hold_keeps_the_time_scale(finished):
 
 
 def test_the_printed_rule_steps_by_its_gradient(finished):
-    job = AdaptationJob.build(**(RUN | {"ats": "paper", "iterations": 3}))
+    job = AdaptationJob.build(RunSpec(**(RUN | {"ats": "paper", "iterations": 3})))
     with RunFolder.create(finished.parent / "paper", job.config()) as folder:
         job.work(folder, Quiet())
     records = without_wall_time(finished.parent / "paper")
@@ -155,7 +156,7 @@ def test_the_printed_rule_steps_by_its_gradient(finished):
 
 
 def test_the_classical_controller_learns_only_its_speed(finished):
-    job = AdaptationJob.build(**(RUN | {"method": "geometric", "iterations": 3}))
+    job = AdaptationJob.build(RunSpec(**(RUN | {"method": "geometric", "iterations": 3})))
     path = finished.parent / "geometric"
     with RunFolder.create(path, job.config()) as folder:
         job.work(folder, Quiet())
@@ -171,9 +172,9 @@ def test_the_classical_controller_learns_only_its_speed(finished):
 
 def test_a_plant_of_a_random_batch_can_be_flown_again():
     first, second = (
-        AdaptationJob.build(**(RUN | {"scenario": "randomised", "plant": plant}))
+        AdaptationJob.build(RunSpec(**(RUN | {"scenario": "randomised", "plant": plant})))
         for plant in (0, 3)
     )
     assert first.scenario.settings != second.scenario.settings
-    again = AdaptationJob.build(**second.given)
+    again = AdaptationJob.build(second.spec)
     assert again.scenario.settings == second.scenario.settings

@@ -205,6 +205,22 @@ def test_gymnasiums_checker_has_nothing_to_say():
     env.close()
 
 
+@pytest.mark.parametrize("bad", [np.nan, np.inf, -np.inf])
+def test_an_action_that_is_not_finite_is_refused(bad, fleet):
+    action = np.array([0.0, bad, 0.0, 0.0])
+    env = gymnasium.make(gyms.ID).unwrapped
+    env.reset(seed=0)
+    with pytest.raises(gymnasium.error.InvalidAction, match="must be finite"):
+        env.step(action)
+    fleet.reset(seed=0)
+    with pytest.raises(gymnasium.error.InvalidAction, match="must be finite"):
+        fleet.step(np.stack([np.zeros(4), np.zeros(4), action, np.zeros(4)]))
+    by_dm = QuadrotorEnvironment()
+    by_dm.reset()
+    with pytest.raises(ValueError, match="is not finite"):
+        by_dm.step(action)
+
+
 @pytest.fixture(scope="module")
 def fleet():
     return gymnasium.make_vec(

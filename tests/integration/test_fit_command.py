@@ -17,6 +17,7 @@ from lafr_mjx.adaptation.job import AdaptationJob
 from lafr_mjx.fitting import known_plants
 from lafr_mjx.plant.scenario import load_scenario
 from lafr_mjx.plant.vehicle import load_vehicle
+from lafr_mjx.run_spec import RunSpec
 from lafr_mjx.runs.rollout_file import save_rollout
 
 RUNS, SEED = 10, 100
@@ -85,10 +86,8 @@ def test_fit_of_a_simulated_flight(truths, rollouts, tmp_path, monkeypatch, caps
     assert settings.drag_scale == pytest.approx(drag, rel=0.1)
     assert 0.192 * (settings.mass_scale - 1.0) == pytest.approx(mass, rel=0.1)
     # The plant and the adaptation take it; a flight on it begins and ends.
-    job = AdaptationJob.build(
-        task="figure8", scenario=str(scenario), vehicle="lafr192", method="ours", iterations=1,
-        seed=100, engine="freebody", ats="verified", plant=0,
-    )  # fmt: skip
+    spec = RunSpec("figure8", str(scenario), iterations=1, seed=100, engine="freebody")
+    job = AdaptationJob.build(spec)
     assert job.scenario.settings == settings
     assert _main("fly", "figure8", "--scenario", scenario, "--engine", "freebody") == 0
     folder = tmp_path / "runs" / "fit-flight"

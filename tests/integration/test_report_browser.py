@@ -6,8 +6,8 @@ import pytest
 from report_runs import write_run
 from view_runs import require_chromium
 
-from lafr_mjx.adaptation.batch import RunSpec
-from lafr_mjx.experiments.report import Report
+from lafr_mjx.commands.report import Report
+from lafr_mjx.run_spec import RunSpec
 
 
 @pytest.fixture(scope="module")

@@ -13,7 +13,7 @@ import pytest
 from PIL import Image
 from view_runs import TASK, flown, require_rendering, write_run
 
-from lafr_mjx.experiments.view import View
+from lafr_mjx.commands.view import View
 from lafr_mjx.plant.vehicle import load_vehicle
 from lafr_mjx.tasks import load_task
 from lafr_mjx.view import video

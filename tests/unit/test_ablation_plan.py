@@ -12,9 +12,10 @@ from lafr_mjx.ablation import plan as plans
 from lafr_mjx.ablation import sweep as sweeps
 from lafr_mjx.ablation.chunk import split
 from lafr_mjx.ablation.plan import Asked, Block, Plan
+from lafr_mjx.commands.ablate import Ablate
 from lafr_mjx.errors import InputError
-from lafr_mjx.experiments.ablate import Ablate
 from lafr_mjx.plant.scenario import load_scenario
+from lafr_mjx.run_spec import RunSpec
 
 SMALL = Asked((Block("figure8", ("nominal", "wind5"), ("ours", "baseline")),), seeds=(0, 1))
 
@@ -35,12 +36,12 @@ def test_every_combination_is_flown_once():
 def test_the_default_is_the_papers_comparison():
     plan = Plan.of(Ablate()._asked())
     assert len(plan.runs) == 5 * 2 * 3
-    assert {run.method for run in plan.runs} == set(plans.PAPER_METHODS)
+    assert {run.spec.method for run in plan.runs} == set(plans.PAPER_METHODS)
 
 
 def test_the_preset_adds_the_papers_other_flights():
     plan = Plan.of(Ablate(preset="paper")._asked())
-    places = {(run.task, run.scenario) for run in plan.runs}
+    places = {(run.spec.task, run.spec.scenario) for run in plan.runs}
     assert places == {
         ("figure8", "nominal"), ("figure8", "wind5"), ("figure8", "payload"),
         ("figure8", "propeller"), ("figure8", "combined"), ("shuttle", "nominal"),
@@ -51,7 +52,8 @@ def test_the_preset_adds_the_papers_other_flights():
 
 def test_many_plants_are_one_method_on_random_plants():
     plan = Plan.of(Ablate(plants=8)._asked())
-    assert {(r.method, r.scenario, r.seed) for r in plan.runs} == {("ours", "randomised", 0)}
+    specs = [run.spec for run in plan.runs]
+    assert {(s.method, s.scenario, s.seed) for s in specs} == {("ours", "randomised", 0)}
     scenarios = [plan.scenario(run) for run in plan.runs]
     assert len({str(scenario.settings) for scenario in scenarios}) == 8
     # The very plants that a single run draws.
@@ -84,7 +86,7 @@ def test_the_command_that_repeats_a_run():
     given = dict(zip(words[3::2], words[4::2], strict=True))
     assert given == {
         "--scenario": "randomised", "--method": "ours", "--seed": "0", "--plant": "2",
-        "--iterations": "5", "--engine": "freebody", "--ats": "verified",
+        "--iterations": "5", "--engine": "freebody",
     }  # fmt: skip
 
 
@@ -97,7 +99,7 @@ def test_chunks_share_task_and_kind_of_controller():
     assert sorted(len(chunk) for chunk, _ in chunks) == [1, 1, 1, 2, 2, 2]
     assert {size for _, size in chunks} == {2}
     for chunk, _ in chunks:
-        assert len({(run.task, run.method == "geometric") for run in chunk}) == 1
+        assert len({(run.spec.task, run.spec.method == "geometric") for run in chunk}) == 1
 
 
 @pytest.mark.parametrize(
@@ -119,7 +121,7 @@ def test_chunks_share_task_and_kind_of_controller():
         ({"blocks": (Block("figure8", ("nominal",), ()),)}, "nothing to fly"),
         ({"plants": 4}, "'nominal' is the same for every plant"),
         ({"seeds": (-1,)}, "--seeds"),
-        ({"iterations": 0}, "--iterations"),
+        ({"common": RunSpec(iterations=0)}, "--iterations"),
     ],
 )
 def test_bad_input_is_named(changes, message):
@@ -134,6 +136,7 @@ def test_bad_input_is_named(changes, message):
         ({"seeds": ()}, "--seeds: names none"),
         ({"chunk": 0}, "--chunk 0"),
         ({"devices": 0}, "--devices 0"),
+        ({"devices": 65536}, "--devices 65536: JAX has [0-9]+ here"),
         ({"keep_flights": (12,)}, "--keep-flights 12"),
         ({"preset": "paper", "methods": ("ours",)}, "--preset paper: sets methods"),
         ({"ray": "127.0.0.1:1", "devices": 2}, "--devices"),

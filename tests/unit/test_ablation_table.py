@@ -9,8 +9,9 @@ import pytest
 from lafr_mjx.ablation.plan import Asked, Block, Plan
 from lafr_mjx.ablation.summary import groups_of, table_rows
 from lafr_mjx.ablation.table import AblationTable, RunResult, read_results
+from lafr_mjx.commands.ablate import Ablate
 from lafr_mjx.errors import InputError
-from lafr_mjx.experiments.ablate import Ablate
+from lafr_mjx.runs.run_folder import RunFolder
 
 PLAN = Plan.of(Asked((Block("figure8", ("nominal",), ("ours", "lotf")),), seeds=(0,)))
 
@@ -155,6 +156,13 @@ def test_no_results(tmp_path):
         read_results(tmp_path / "x")
     with pytest.raises(InputError, match="no results yet"):
         Ablate(out=tmp_path / "x", only_print=True).run()
+
+
+@pytest.mark.parametrize("resume", [False, True])
+def test_it_is_no_run_and_says_who_reads_it(folder, resume):
+    with pytest.raises(InputError, match=r"of an ablation.*ablate --only-print --out") as caught:
+        RunFolder.open(folder, resume=resume)
+    assert "schema" not in str(caught.value)
 
 
 def test_the_table_says_what_the_results_say(tmp_path, capsys):

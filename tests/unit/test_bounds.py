@@ -11,14 +11,14 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from lafr_mjx.bounds import check, compute, models, motion, uniform
-from lafr_mjx.bounds.geometry import Gates, Tube, default_geometry, evenly_spaced
+from lafr_mjx.commands.bounds import Bounds
 from lafr_mjx.errors import InputError, RunError
-from lafr_mjx.experiments.bounds import Bounds
 from lafr_mjx.plant.vehicle import load_vehicle
 from lafr_mjx.reference.flatness import reference_state
 from lafr_mjx.reference.path import derivatives
 from lafr_mjx.tasks import load_task
+from lafr_mjx.time_optimal import check, compute, models, motion, uniform
+from lafr_mjx.time_optimal.geometry import Gates, Tube, default_geometry, evenly_spaced
 from lafr_mjx.types import GRAVITY
 
 pytest.importorskip("casadi")
@@ -187,7 +187,7 @@ def test_the_check_sees_wrong_motions():
 
 
 def test_symbolic_flatness_is_the_projects():
-    from lafr_mjx.bounds.symbolic import flat_function
+    from lafr_mjx.time_optimal.symbolic import flat_function
 
     path = load_task("inspection").path
     clock = (4.0, 1.5, -20.0, 90.0)

@@ -2,14 +2,17 @@
 
 from __future__ import annotations
 
+import math
 import shutil
 import tomllib
+from dataclasses import replace
 
 import pytest
 
 from lafr_mjx.adaptation.job import AdaptationJob
 from lafr_mjx.errors import InputError
 from lafr_mjx.resources import data_folder
+from lafr_mjx.run_spec import RunSpec
 from lafr_mjx.runs import carried_files
 from lafr_mjx.runs.toml_text import toml_text
 
@@ -43,12 +46,12 @@ def as_read(job: AdaptationJob) -> dict:
 
 
 def test_shipped_files_are_not_carried():
-    assert "files" not in AdaptationJob.build(**RUN).config()
+    assert "files" not in AdaptationJob.build(RunSpec(**RUN)).config()
 
 
 def test_a_run_is_rebuilt_after_its_files_are_gone(own_files):
     folder, run = own_files
-    job = AdaptationJob.build(**run)
+    job = AdaptationJob.build(RunSpec(**run))
     config = as_read(job)
     assert set(config["files"]["scenario"]["contents"]) == {"late.toml", "parts/windy.toml"}
     assert set(config["files"]["vehicle"]["contents"]) == {"lafr192.toml", "quad.xml"}
@@ -63,7 +66,7 @@ def test_a_run_is_rebuilt_after_its_files_are_gone(own_files):
 
 def test_an_edited_file_does_not_change_the_run(own_files):
     folder, run = own_files
-    config = as_read(AdaptationJob.build(**run))
+    config = as_read(AdaptationJob.build(RunSpec(**run)))
     (folder / "parts" / "windy.toml").write_text("wind_mps = [9.0, 9.0, 0.0]\n")
     assert AdaptationJob.from_config(config).scenario.settings.wind_mps == (1.0, 2.0, 0.0)
 
@@ -72,7 +75,7 @@ def test_what_is_too_large_is_known_by_its_fingerprint_only(own_files):
     folder, run = own_files
     with (folder / "eight.toml").open("a") as file:
         file.write("# " + "x" * 300_000 + "\n")
-    config = as_read(AdaptationJob.build(**run))
+    config = as_read(AdaptationJob.build(RunSpec(**run)))
     assert "task" not in config["files"]
     assert AdaptationJob.from_config(config).task.name == "eight"
     (folder / "eight.toml").unlink()
@@ -95,3 +98,25 @@ def test_damaged_tables_are_refused(table, tmp_path):
     with pytest.raises(InputError, match=r"files\.task"):
         carried_files.located({"run": dict(RUN), "files": {"task": table}})
     assert not list(tmp_path.rglob("x.toml"))
+
+
+def test_the_samples_of_a_task_are_carried(tmp_path):
+    angles = [2.0 * math.pi * k / 200 for k in range(200)]
+    lines = [f"{2 * math.cos(a):.6f}, {2 * math.sin(a):.6f}, 1.5" for a in angles]
+    (tmp_path / "ring.csv").write_text("\n".join(lines))
+    (tmp_path / "ring.toml").write_text(
+        'description = "ring"\n[path]\nkind = "samples"\nperiodic = true\nlap_s = 8.0\n'
+        'file = "ring.csv"\n'
+    )
+    job = AdaptationJob.build(replace(RunSpec(**RUN), task=str(tmp_path / "ring.toml")))
+    config = as_read(job)
+    assert set(config["files"]["task"]["contents"]) == {"ring.toml", "ring.csv"}
+    (tmp_path / "ring.csv").unlink()
+    assert AdaptationJob.from_config(config).digests() == job.digests()
+
+
+@pytest.mark.parametrize("table", ["run", "files", "digests"])
+def test_a_table_that_is_none_is_named(table):
+    config = as_read(AdaptationJob.build(RunSpec(**RUN)))
+    with pytest.raises(InputError, match=rf"'{table}' is 3; it must be a table"):
+        AdaptationJob.from_config(config | {table: 3})

@@ -6,8 +6,8 @@ import json
 
 import pytest
 
-from lafr_mjx.adaptation.batch import RunSpec
 from lafr_mjx.report import claims
+from lafr_mjx.run_spec import MethodName, RunSpec
 from lafr_mjx.runs.run_folder import RunFolder
 
 PLAN = claims.Plan(seeds=(0,), plants=2, engine="freebody")
@@ -90,7 +90,8 @@ def test_midway_needs_a_rise_and_a_recovery(runs):
 
 
 def test_updates_are_compared_with_the_baseline_at_the_same_time_scale(runs):
-    for method, rmse in (("ours", 0.05), ("baseline", 0.16)):
+    cases: list[tuple[MethodName, float]] = [("ours", 0.05), ("baseline", 0.16)]
+    for method, rmse in cases:
         spec = RunSpec("figure8", "wind5", method=method, ats="hold", iterations=2,
                        engine="freebody")  # fmt: skip
         write(runs, spec, lambda i, rmse=rmse: {"rmse_m": rmse if i else 0.3})

@@ -2,14 +2,18 @@
 
 from __future__ import annotations
 
+import inspect
+
 import jax
 import jax.numpy as jnp
 import numpy as np
 import pytest
 
+from lafr_mjx.learner import cost, pretrain, rash_bptt
 from lafr_mjx.learner.cost import BASE_WEIGHTS, CostWeights, step_cost
 from lafr_mjx.model.state import ModelState
-from lafr_mjx.types import COMMAND_HOVER, Reference
+from lafr_mjx.tasks import load_task
+from lafr_mjx.types import COMMAND_HOVER, CommandLimits, Reference
 
 WEIGHTS = CostWeights()
 AT_REST = ModelState(jnp.zeros(3), jnp.zeros(3), jnp.eye(3))
@@ -55,3 +59,14 @@ def test_far_errors_count_linearly():
     slopes = [float(jax.grad(cost)(x)) for x in (0.01, 50.0, 100.0)]
     assert slopes[0] == pytest.approx(2.0 * WEIGHTS.position * 0.01, rel=1e-2)
     np.testing.assert_allclose(slopes[1:], WEIGHTS.position, rtol=1e-2)
+
+
+@pytest.mark.parametrize("edited", [cost, rash_bptt])
+def test_a_base_policy_of_another_formula_is_not_taken_from_the_cache(monkeypatch, edited):
+    limits = CommandLimits(np.array([0.0, -6, -6, -6]), np.array([25.0, 6, 6, 6]))
+    given = (load_task("figure8").path, limits, 1.0, 0, pretrain.BaseSizes())
+    before = pretrain._hash(*given)
+    assert pretrain._hash(*given) == before
+    read = inspect.getsource
+    monkeypatch.setattr(inspect, "getsource", lambda m: read(m) + "#" * (m is edited))
+    assert pretrain._hash(*given) != before

@@ -2,13 +2,16 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
+
 import pytest
 from report_runs import record, write_run
 
 from lafr_mjx.ablation.table import AblationTable, RunResult
-from lafr_mjx.adaptation.batch import RunSpec, finished
+from lafr_mjx.adaptation.batch import finished
 from lafr_mjx.errors import InputError
 from lafr_mjx.report.flown_runs import collect
+from lafr_mjx.run_spec import RunSpec
 from lafr_mjx.runs.run_folder import RunFolder
 
 SHORT = RunSpec("figure8", "wind5", iterations=2, engine="freebody")
@@ -16,8 +19,8 @@ SHORT = RunSpec("figure8", "wind5", iterations=2, engine="freebody")
 
 def test_a_run_and_a_folder_of_runs(tmp_path):
     one = write_run(tmp_path, SHORT)
-    write_run(tmp_path / "more", SHORT._replace(method="baseline"))
-    write_run(tmp_path / "more" / "deeper", SHORT._replace(seed=1))
+    write_run(tmp_path / "more", replace(SHORT, method="baseline"))
+    write_run(tmp_path / "more" / "deeper", replace(SHORT, seed=1))
     assert [run.spec for run in collect([one]).runs] == [SHORT]
     found = collect([tmp_path, one])
     assert {(r.spec.method, r.spec.seed) for r in found.runs} == {
@@ -34,7 +37,7 @@ def test_what_is_no_run_is_refused(tmp_path):
         collect([tmp_path / "missing"])
     with pytest.raises(InputError, match=r"it has no config\.toml"):
         collect([tmp_path])
-    with RunFolder.create(tmp_path / "new", {"run": SHORT._asdict()}):
+    with RunFolder.create(tmp_path / "new", {"run": SHORT.table()}):
         pass
     with pytest.raises(InputError, match="no iteration of this run is finished"):
         collect([tmp_path / "new"])
@@ -69,7 +72,7 @@ def _odd(path):
 )  # fmt: skip
 def test_a_bad_run_is_told_alone_and_left_out_among_others(tmp_path, spoil, message):
     write_run(tmp_path, SHORT)
-    bad = write_run(tmp_path, SHORT._replace(seed=1))
+    bad = write_run(tmp_path, replace(SHORT, seed=1))
     spoil(bad)
     with pytest.raises(InputError, match=message):
         collect([bad])
@@ -82,8 +85,8 @@ def test_a_bad_run_is_told_alone_and_left_out_among_others(tmp_path, spoil, mess
 def test_what_looks_odd_is_noted(tmp_path):
     write_run(tmp_path / "a", SHORT)
     write_run(tmp_path / "b", SHORT)  # the same once more
-    write_run(tmp_path / "c", SHORT._replace(seed=1, engine="mjx"))
-    cut = write_run(tmp_path / "d", SHORT._replace(seed=2))
+    write_run(tmp_path / "c", replace(SHORT, seed=1, engine="mjx"))
+    cut = write_run(tmp_path / "d", replace(SHORT, seed=2))
     lines = (cut / "iterations.jsonl").read_text().splitlines()
     (cut / "iterations.jsonl").write_text(lines[0] + "\n" + lines[1][:20])
     found = collect([tmp_path])
@@ -95,10 +98,8 @@ def test_what_looks_odd_is_noted(tmp_path):
 
 
 def test_runs_that_differ_in_more_are_not_compared(tmp_path):
-    path = write_run(tmp_path, SHORT)
-    config = path / "config.toml"
-    config.write_text(config.read_text().replace("[run]", '[run]\nfeatures = "body"'))
-    other = write_run(tmp_path, SHORT._replace(seed=1, vehicle="kingfisher"))
+    path = write_run(tmp_path, replace(SHORT, features="body"))
+    other = write_run(tmp_path, replace(SHORT, seed=1, vehicle="kingfisher"))
     found = collect([path, other])
     assert sorted(run.variant for run in found.runs) == ["features body", "vehicle kingfisher"]
     assert found.matching(method="ours") == []
@@ -107,12 +108,12 @@ def test_runs_that_differ_in_more_are_not_compared(tmp_path):
 def test_a_finished_run_of_something_else_is_not_taken_for_this_one(tmp_path):
     write_run(tmp_path, SHORT)
     assert finished(SHORT, tmp_path)
-    assert finished(SHORT._replace(iterations=1), tmp_path)
-    assert not finished(SHORT._replace(seed=5), tmp_path)
+    assert finished(replace(SHORT, iterations=1), tmp_path)
+    assert not finished(replace(SHORT, seed=5), tmp_path)
     with pytest.raises(InputError, match="was flown with engine freebody, not mjx"):
-        finished(SHORT._replace(engine="mjx"), tmp_path)
+        finished(replace(SHORT, engine="mjx"), tmp_path)
     with pytest.raises(InputError, match="was flown with iterations 2, not 3"):
-        finished(SHORT._replace(iterations=3), tmp_path)
+        finished(replace(SHORT, iterations=3), tmp_path)
 
 
 def _ablation(folder, *sweeps):
@@ -130,7 +131,7 @@ def test_an_ablation_is_read_like_its_runs(tmp_path):
     _ablation(tmp_path / "ablation", {}, {"delay_ms": 40.0})
     found = collect([tmp_path])
     (plain,) = found.matching(method="lotf")
-    assert plain.spec == SHORT._replace(method="lotf", seed=0)
+    assert plain.spec == replace(SHORT, method="lotf", seed=0)
     assert plain.rollout(0) is None
     assert sorted(run.variant for run in found.runs) == ["", "", "delay_ms 40"]
     assert len(collect([tmp_path / "ablation"]).runs) == 2

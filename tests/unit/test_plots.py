@@ -130,6 +130,23 @@ def test_all_figures_of_a_run(tmp_path, figures):
     assert stars == pytest.approx(np.array([[1.0, 0.1], [0.92, 0.15], [0.85, 0.2]]))
 
 
+def test_no_word_covers_a_point(tmp_path, figures):
+    records = [record(1.0 - 0.05 * i, 0.36 if i == 0 else 0.2, iteration=i) for i in range(12)]
+    records[5] |= {"crashed": True}
+    plots.plot_progress(tmp_path, records, "a-task-with-a-name-as-long-as-some", 0.35)
+    figure = figures["progress.png"]
+    (legend,) = figure.legends
+    assert "$E_{th}$ = 0.35 m" in {text.get_text() for text in legend.texts}
+    words = [legend, figure._suptitle, *(t for axis in figure.axes for t in axis.texts)]
+    boxes = [word.get_window_extent() for word in words]
+    for axis in figure.axes:
+        for line in axis.lines:
+            if line.get_marker() not in ("None", "", None):
+                points = axis.transData.transform(line.get_xydata())
+                assert not any(box.contains(*point) for box in boxes for point in points)
+    assert not boxes[0].overlaps(boxes[1])
+
+
 def test_a_tall_path_is_shown_side_by_side(tmp_path, figures):
     with RunFolder.create(tmp_path, {}) as folder:
         for i in range(2):

@@ -143,6 +143,24 @@ def test_numbers_that_are_not_finite(file, name, bad):
 
 
 @pytest.mark.parametrize(
+    ("policy", "allowed"),
+    [
+        (POLICY._replace(layers=POLICY.layers[:2]), "has 2 layers; a policy has 3"),
+        (POLICY._replace(layers=(*POLICY.layers, POLICY.layers[1])), "has 4 layers"),
+        (POLICY._replace(layers=POLICY.layers[1:2] * 3), r"layer 0 has .* must be \(\d+, n\)"),
+        (POLICY._replace(layers=(*POLICY.layers[:2], POLICY.layers[1])), "12 outputs"),
+        (POLICY._replace(limits=CommandLimits(LIMITS.low[:3], LIMITS.high)), "a command has 4"),
+        (POLICY._replace(limits=CommandLimits(LIMITS.low, LIMITS.high * np.inf)), "finite"),
+    ],
+)
+def test_what_could_not_be_read_again_is_not_written(tmp_path, policy, allowed):
+    file = tmp_path / "policy.npz"
+    with pytest.raises(InputError, match=allowed):
+        save_policy(file, policy)
+    assert not file.exists()
+
+
+@pytest.mark.parametrize(
     "given_contract",
     [
         json.dumps(contract() | {"history": 5}),

@@ -4,16 +4,17 @@ from __future__ import annotations
 
 import json
 import re
+from dataclasses import replace
 
 import pytest
 from report_runs import write_run
 
-from lafr_mjx.adaptation.batch import RunSpec
+from lafr_mjx.commands.report import Report
+from lafr_mjx.commands.reproduce import Reproduce
 from lafr_mjx.errors import InputError
-from lafr_mjx.experiments.report import Report
-from lafr_mjx.experiments.reproduce import Reproduce
 from lafr_mjx.report.paper_plan import PaperPlan
 from lafr_mjx.report.sections import SECTIONS
+from lafr_mjx.run_spec import RunSpec
 
 WIND = RunSpec("figure8", "wind5", iterations=3, engine="freebody", seed=100)
 
@@ -28,7 +29,7 @@ def test_everything_that_was_planned(tmp_path, capsys):
                ("shuttle", "nominal"): (0, 11), ("inspection", "fan"): (0, 11)}  # fmt: skip
     for spec in PaperPlan((100,), "freebody").specs():
         usual = spec.method in ("ours", "baseline") and spec.horizon == 30 and spec.ats != "hold"
-        write_run(tmp_path, spec, flights.get(spec[:2], ()) if usual else ())
+        write_run(tmp_path, spec, flights.get((spec.task, str(spec.scenario)), ()) if usual else ())
     (tmp_path / "bounds").mkdir()
     for task in ("figure8", "shuttle", "dash", "inspection"):
         figures = {"task": task, "ctbr_exact_path_s": 2.24, "uniform_ceiling_s": 2.56,
@@ -62,10 +63,11 @@ def test_what_has_no_data_is_left_out_and_named(tmp_path):
     assert "Learning curves" in headings(page) and "Hardware variations" not in headings(page)
     assert "Without data: Ablation" in page
     assert "Unfinished" not in page
+    assert "1 adaptation run on figure8; seed 100; engine freebody." in page
 
 
 def test_missing_and_broken_flights_are_told(tmp_path):
-    runs = [write_run(tmp_path, WIND._replace(method=m), flights=(0, 1, 2))
+    runs = [write_run(tmp_path, replace(WIND, method=m), flights=(0, 1, 2))
             for m in ("ours", "baseline")]  # fmt: skip
     (runs[0] / "rollouts" / "001.npz").write_bytes(b"no flight")
     (runs[1] / "rollouts" / "002.npz").unlink()
@@ -88,7 +90,7 @@ def test_a_report_is_replaced_and_other_files_are_not(tmp_path):
     Report((path,), out).run()
     before = {p.name for p in (tmp_path / "mine_files").iterdir()}
     (tmp_path / "mine_files" / "notes.txt").write_text("mine")
-    more = write_run(tmp_path, WIND._replace(seed=101))
+    more = write_run(tmp_path, replace(WIND, seed=101))
     Report((path, more), out).run()
     after = {p.name for p in (tmp_path / "mine_files").iterdir()}
     # The curves are others now; the picture of the first seed is still shown.

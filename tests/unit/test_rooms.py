@@ -13,7 +13,7 @@ PACKAGE = Path(lafr_mjx.__file__).parent
 
 # What each room must not know. The learner, its model and the references never see the truth.
 COMMANDS = (
-    "experiments",
+    "commands",
     "view",
     "hil",
     "cli",
@@ -29,18 +29,18 @@ FORBIDDEN = {
     "model": ("plant", "learner", *COMMANDS),
     "learner": ("plant", *COMMANDS),
     "plant": ("model", "learner", *COMMANDS),
-    "bounds": ("model", "learner", "control", *COMMANDS),
-    "logs": ("plant", "learner", "control", "experiments", "view", "hil", "cli"),
-    "envs": ("model", "learner", "experiments", "hil", "cli"),
-    "runs": ("plant", "model", "learner", "experiments", "view", "hil", "cli"),
-    "adaptation": ("experiments", "hil", "cli", "ablation", "report"),
-    "ablation": ("experiments", "hil", "cli", "report"),
-    "report": ("experiments", "hil", "cli"),
-    "fitting": ("experiments", "hil", "cli", "ablation", "report"),
-    "view": ("experiments", "hil", "cli"),
-    "experiments": ("hil", "cli"),
+    "time_optimal": ("model", "learner", "control", *COMMANDS),
+    "logs": ("plant", "learner", "control", "commands", "view", "hil", "cli"),
+    "envs": ("model", "learner", "commands", "hil", "cli"),
+    "runs": ("plant", "model", "learner", "commands", "view", "hil", "cli"),
+    "adaptation": ("commands", "hil", "cli", "ablation", "report"),
+    "ablation": ("commands", "hil", "cli", "report"),
+    "report": ("commands", "hil", "cli"),
+    "fitting": ("commands", "hil", "cli", "ablation", "report"),
+    "view": ("commands", "hil", "cli"),
+    "commands": ("hil", "cli"),
     # The software drone stands for a stranger's: it shares the messages and the plant with us.
-    "hil/drone": ("learner", "model", "control", "reference", "experiments", "hil.node",
+    "hil/drone": ("learner", "model", "control", "reference", "commands", "hil.node",
                   "hil.control", "hil.logic", "hil.link", "hil.safety", "hil.reactor"),
 }  # fmt: skip
 # What the drone's control process imports: nothing of it may pull in JAX.

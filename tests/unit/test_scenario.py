@@ -223,11 +223,18 @@ def test_a_plant_is_known_by_seed_and_index():
     assert one.settings != scenario.drawn(5, 3).settings
     assert one.settings != scenario.drawn(6, 2).settings
     assert (one.name, one.randomised) == ("randomised-5-2", False)
-    assert one.drawn(9, 9) == one  # nothing left to draw
+    assert one.drawn(9) == one  # nothing left to draw
     # Not by how many are drawn, nor by the order of the file.
     turned = dataclasses.replace(scenario, ranges=dict(reversed(scenario.ranges.items())))
     assert turned.drawn(5, 2).settings == one.settings
     assert [scenario.drawn(5, i).settings for i in range(5)][2] == one.settings
+
+
+def test_without_ranges_there_is_one_plant_only():
+    scenario = load_scenario("nominal")
+    assert scenario.drawn(5, 0) == scenario
+    with pytest.raises(InputError, match=r"plant 3 of the scenario 'nominal'.*plant 0"):
+        scenario.drawn(5, 3)
 
 
 def test_settings_reach_the_plant(vehicle):

@@ -8,9 +8,10 @@ from hypothesis import given
 from hypothesis import strategies as st
 from view_runs import TASK, flown, write_run
 
+from lafr_mjx.commands.view import View
 from lafr_mjx.errors import InputError, RunError
-from lafr_mjx.experiments.view import View
 from lafr_mjx.plant.vehicle import load_vehicle
+from lafr_mjx.tasks import load_task
 from lafr_mjx.view import offscreen, player
 from lafr_mjx.view.decorations import speed_colour
 from lafr_mjx.view.flights import flight_of
@@ -126,6 +127,8 @@ def test_faster_is_lighter(one, other):
         ({"run_folder": "RUN", "strobe": "taken.png"}, "exists already"),
         ({"run_folder": "RUN", "video": "a.mp4", "web": True}, "one or the other"),
         ({"run_folder": "RUN", "compare": "nowhere"}, "there is no such folder"),
+        ({"run_folder": "RUN", "compare": "RUN", "strobe": "a.png"}, "leave --compare out"),
+        ({"run_folder": "RUN", "compare": "OTHER"}, "flies the task 'shuttle'"),
         ({"run_folder": "RUN", "flights": (7,)}, "--flights 7"),
         ({"task": "figure8", "time_scale": 99.0}, "--time-scale 99"),
         ({"task": "figure8", "policy": "taken.png"}, "cannot be read as a policy"),
@@ -136,6 +139,8 @@ def test_bad_requests_are_refused_in_words(tmp_path, monkeypatch, options, words
     (tmp_path / "taken.png").write_bytes(b"something")
     if options.get("run_folder") == "RUN":
         write_run(tmp_path / "RUN", [flown()])
+    if options.get("compare") == "OTHER":
+        write_run(tmp_path / "OTHER", [flown(task=load_task("shuttle"))], task="shuttle")
     paths = ("run_folder", "policy", "video", "strobe", "compare")
     given_options = {k: tmp_path / v if k in paths else v for k, v in options.items()}
     with pytest.raises(InputError) as caught:

@@ -89,6 +89,12 @@ def test_a_crash_is_shown_from_its_moment_on():
     assert flight.figures.crashed
 
 
+def test_wind_is_that_of_the_plant_that_was_flown(tmp_path):
+    run = write_run(tmp_path / "run", [flown()], scenario="randomised", seed=5, plant=3)
+    wanted = load_scenario("randomised").drawn(5, 3).settings.wind_mps
+    np.testing.assert_allclose(load_replay(run).flights[0].wind[0], wanted)
+
+
 def test_wind_rises_as_the_scenario_says():
     scenario = load_scenario("wind-midway")
     (change,) = scenario.changes

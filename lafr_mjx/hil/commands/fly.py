@@ -159,19 +159,20 @@ class Fly:
 
     def _config(self, profile: Profile) -> dict[str, Any]:
         from lafr_mjx.adaptation.job import AdaptationJob
+        from lafr_mjx.run_spec import RunSpec
 
         fixed = "policy" if self.policy else "geometric"
-        job = AdaptationJob.build(
+        spec = RunSpec(
             task=self.task,
             scenario=self.scenario,
             vehicle=profile.vehicle,
             method="geometric" if self._fixed else self.method,
             iterations=(self.flights or 3) if self._fixed else self._iterations,
             seed=self.seed,
-            engine="hil",
+            engine="hil",  # type: ignore[arg-type]
             ats="hold" if self._fixed else "verified",
-            plant=0,
         )
+        job = AdaptationJob.build(spec)
         config = job.config()
         config["hil"] = {
             "profile": profile.name,

@@ -1,0 +1,22 @@
+"""A plugin of your own inside an adaptation: an updraught over half of the room."""
+
+import jax.numpy as jnp
+from flax import struct
+
+import lafr_mjx as lm
+from lafr_mjx.plant.vec3 import Vec3
+
+
+@struct.dataclass
+class Updraught(lm.AirPlugin):
+    """Rising air."""
+
+    strength: float = 0.0  # m/s
+
+    def velocity(self, memory, point):
+        return Vec3(0.0, 0.0, jnp.where(point.x > 0.0, self.strength, 0.0))
+
+
+if __name__ == "__main__":
+    run = lm.adapt("figure8", plugins={"updraught": Updraught(3.0)}, iterations=12, out="runs/up")
+    print(run.config["run"]["plugins"], run.table["rmse_m"])

@@ -1,0 +1,142 @@
+"""What `import lafr_mjx` offers: the commands as functions, with the same words and defaults."""
+
+from __future__ import annotations
+
+import inspect
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+from lafr_mjx.commands.ablate import Ablate
+from lafr_mjx.commands.adapt import Adapt
+from lafr_mjx.commands.bounds import Bounds
+from lafr_mjx.commands.fit import Fit
+from lafr_mjx.commands.fly import Fly
+
+if TYPE_CHECKING:
+    from collections.abc import Iterable, Mapping
+
+    from lafr_mjx.ablation.table import RunResult
+    from lafr_mjx.plant.plugins import Plugin
+    from lafr_mjx.runs.run import Run
+
+__all__ = ["ablate", "adapt", "bounds", "fit", "fly"]
+
+
+def fly(task: str = "figure8", **options: Any) -> dict[str, Any]:
+    """Fly a task with the classical controller; returns the figures.
+
+    >>> import lafr_mjx as lm
+    >>> lm.fly("figure8", scenario="wind5", engine="freebody")["rmse_m"]
+
+    Args:
+        task: a shipped task, or the path of a task file.
+        options: those of `lafr-mjx fly`, with underscores.
+    """
+    return Fly(task, **_paths(options, "json")).fly()
+
+
+def adapt(
+    task: str = "figure8",
+    *,
+    plugins: Mapping[str, Plugin] | Iterable[str] = (),
+    **options: Any,
+) -> Run:
+    """Adapt a policy in flight; returns the run, which is also on the disk.
+
+    >>> import lafr_mjx as lm
+    >>> run = lm.adapt("figure8", scenario="wind5", iterations=12, out="runs/a")
+    >>> run.table["lap_time_s"]
+
+    Args:
+        task: a shipped task, or the path of a task file.
+        plugins: of your own, by name; or as `lafr-mjx adapt` takes them.
+        options: those of `lafr-mjx adapt`, with underscores.
+    """
+    own = _plugins(plugins)
+    return Adapt(task, plugins=own, **_paths(options, "out", "resume", "repeat", "json")).run()
+
+
+def ablate(
+    *tasks: str,
+    sweep: Mapping[str, Iterable[float]] | Iterable[str] = (),
+    plugins: Mapping[str, Plugin] | Iterable[str] = (),
+    **options: Any,
+) -> list[RunResult]:
+    """Run whole adaptations in batches; returns the finished runs.
+
+    >>> import lafr_mjx as lm
+    >>> lm.ablate("figure8", methods=["ours", "baseline"], scenarios=["nominal"], seeds=range(3),
+    ...           sweep={"command_delay_ms": [0, 40]}, out="runs/delay")
+
+    Args:
+        tasks: shipped tasks, or paths of task files.
+        sweep: settings of the scenario with their values.
+        plugins: of your own, by name; or as `lafr-mjx ablate` takes them.
+        options: those of `lafr-mjx ablate`, with underscores.
+    """
+    if hasattr(sweep, "items"):
+        sweep = [f"{k}={','.join(map(str, values))}" for k, values in sweep.items()]  # type: ignore
+    lists = {key: tuple(options.pop(key)) for key in ("methods", "scenarios", "seeds")
+             if key in options}  # fmt: skip
+    given: Any = {**_paths(options, "out", "json"), **lists}
+    return Ablate(tasks, sweep=tuple(sweep), plugins=_plugins(plugins), **given).run()
+
+
+def fit(*logs: Path | str, **options: Any) -> dict[str, Any]:
+    """Fit the hybrid model to recorded flights and test it; returns the figures.
+
+    >>> import lafr_mjx as lm
+    >>> lm.fit("runs/a", out="runs/fit-a")["hybrid_500ms_position_mm"]
+
+    Args:
+        logs: recorded flights: .npz, .csv, .parquet, ROS bags, run folders.
+        options: those of `lafr-mjx fit`, with underscores.
+    """
+    given = _paths(options, "columns", "export_scenario", "out", "json")
+    return Fit(tuple(map(Path, logs)), **given).run()
+
+
+def bounds(task: str = "figure8", **options: Any) -> dict[str, Any]:
+    """Compute time-optimal lower bounds of a task; returns the figures.
+
+    >>> import lafr_mjx as lm
+    >>> lm.bounds("figure8", only=("uniform",))["uniform_ceiling_s"]
+
+    Args:
+        task: a shipped task, or the path of a task file.
+        options: those of `lafr-mjx bounds`, with underscores.
+    """
+    return Bounds(task, **_paths(options, "json")).run()
+
+
+def _plugins(plugins: Mapping[str, Plugin] | Iterable[str]) -> tuple[str, ...]:
+    if not plugins:
+        return ()
+    from lafr_mjx.plant.user_plugins import texts_of
+
+    return texts_of(plugins)
+
+
+def _paths(options: dict[str, Any], *names: str) -> dict[str, Any]:
+    """Options with paths where the commands have them; a script may give text."""
+    return {k: Path(v) if k in names and v is not None else v for k, v in options.items()}
+
+
+def _document(function: Any, command: type) -> None:
+    """A function shows the options of its command."""
+    own = inspect.signature(function)
+    named = [p for p in own.parameters.values() if p.kind is not p.VAR_KEYWORD]
+    shown = {p.name for p in named} | {"tasks", "logs", "sizes"}
+    options = inspect.signature(command).parameters.values()
+    more = [p.replace(kind=p.KEYWORD_ONLY) for p in options if p.name not in shown]
+    function.__signature__ = own.replace(parameters=[*named, *more])
+
+
+for _function, _command in (
+    (fly, Fly),
+    (adapt, Adapt),
+    (ablate, Ablate),
+    (fit, Fit),
+    (bounds, Bounds),
+):
+    _document(_function, _command)

@@ -1,0 +1,284 @@
+"""`lafr-mjx ablate`: which part of the method matters, where, and is it luck?"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, fields
+from pathlib import Path
+from typing import TYPE_CHECKING, Annotated, Any, Literal
+
+import tyro
+from tyro.conf import Positional, UseAppendAction
+
+from lafr_mjx.errors import InputError
+from lafr_mjx.output import check_writable, counted, print_table, write_json
+from lafr_mjx.run_spec import EngineName, Features, RunSpec, TimeScalingName
+
+if TYPE_CHECKING:
+    from collections.abc import Sequence
+
+    from rich.progress import Progress
+
+    from lafr_mjx.ablation.cluster import Cluster
+    from lafr_mjx.ablation.plan import Plan
+    from lafr_mjx.ablation.table import AblationTable, RunResult
+
+
+def _also(alias: str) -> Any:
+    return tyro.conf.arg(aliases=[alias])
+
+
+class _Usual(tuple[Any, ...]):
+    """Nothing was said: the default. An option without values (an empty variable) is none."""
+
+
+@dataclass
+class Ablate:
+    """Run whole adaptations in batches: methods × scenarios × seeds × swept values.
+
+    lafr-mjx ablate --out runs/ablation
+
+    lafr-mjx ablate figure8 --methods ours baseline --scenarios nominal --sweep delay_ms=0,20,40
+
+    lafr-mjx ablate --preset paper --out runs/paper
+
+    lafr-mjx ablate --plants 32 --scenario randomised --out runs/plants
+
+    Without other words: the paper's five methods on the figure-8, in nominal and wind5, with
+    seeds 0, 1, 2. Results are stored chunk by chunk. Interrupted, the same command goes on.
+    """
+
+    tasks: Positional[tuple[str, ...]] = ()
+    """Names of shipped tasks, or paths of task files; default figure8."""
+    methods: Annotated[tuple[str, ...], _also("--method")] = _Usual()
+    """Methods; default ours baseline lotf anchor-only residual-only, with --plants ours."""
+    scenarios: Annotated[tuple[str, ...], _also("--scenario")] = _Usual()
+    """Names or files; default nominal wind5, with --plants randomised."""
+    seeds: Annotated[tuple[int, ...], _also("--seed")] = _Usual()
+    """Seeds of plant, learner and base policy; default 0 1 2, with --plants 0."""
+    plants: int = 1
+    """Plants that are drawn from a randomised scenario for each seed."""
+    sweep: UseAppendAction[
+        Annotated[tuple[str, ...], tyro.conf.arg(metavar="NAME=VALUE,VALUE,...")]
+    ] = ()
+    """A setting of the scenario, e.g. delay_ms=0,20,40; may be repeated."""
+    preset: Literal["paper"] | None = None
+    """The paper's simulations: five methods on the figure-8, ours elsewhere."""
+    iterations: int = RunSpec.iterations
+    """Flights of each run, each followed by learning."""
+    ats: TimeScalingName = RunSpec.ats
+    """How the time scale is chosen, as for adapt."""
+    features: Features = RunSpec.features
+    """Inputs of the learned residual, as for adapt."""
+    horizon: int = RunSpec.horizon
+    """Length of the simulated flights that policies are trained on [steps of 20 ms]."""
+    engine: EngineName = RunSpec.engine
+    """Physics: any vehicle, or the fast step for one rigid body (the same motion)."""
+    plugins: tuple[str, ...] = ()
+    """Plugins of your own, as for adapt."""
+    vehicle: str = "lafr192"
+    """Name of a shipped vehicle, or path of a vehicle profile."""
+    out: Path = Path("runs/ablation")
+    """Folder of the results."""
+    chunk: int | None = None
+    """Runs that fly and are stored together; default one per core, or 64 per accelerator."""
+    devices: int | None = None
+    """Cores or accelerators to use; default all."""
+    ray: str | None = None
+    """Address of a Ray cluster that flies the chunks (pip install 'lafr-mjx[cluster]')."""
+    keep_flights: tuple[int, ...] = ()
+    """Numbers of the flights of each run to keep as files; -1 is the last."""
+    only_print: bool = False
+    """Fly nothing: print the table of what is there."""
+    json: Path | None = None
+    """Write the table there, too."""
+    sizes: tyro.conf.Suppress[Any] = None
+    """The learner's `Sizes`, for programs that want less effort; not on the command line."""
+
+    def run(self) -> list[RunResult]:
+        """Fly what is missing, then print the table; returns the finished runs."""
+        check_writable(self.json)
+        if self.only_print:
+            return self._tell()
+        self._check()
+        from rich.console import Console
+
+        from lafr_mjx.ablation.plan import Plan
+        from lafr_mjx.ablation.table import AblationTable
+
+        plan = Plan.of(self._asked())
+        console = Console(highlight=False)
+        with AblationTable.open(self.out, plan.config(), plan.scenario_files()) as table:
+            if table.dropped_bytes:
+                console.print(
+                    f"The last line of {table.folder / 'results.jsonl'} was cut short "
+                    f"({table.dropped_bytes} bytes); it is dropped and its run flown again."
+                )
+            done = sum(run.name in table.done for run in plan.runs)
+            console.print(
+                f"{counted(len(plan.runs), 'adaptation')} of {counted(self.iterations, 'flight')} "
+                f"in {self.out}, {done} of them finished already. Interrupted, the same command "
+                f"goes on."
+            )
+            if done < len(plan.runs):
+                try:
+                    self._work(plan, table, console)
+                except KeyboardInterrupt:
+                    console.print(
+                        f"Interrupted: {len(table.done)} of "
+                        f"{counted(len(plan.runs), 'adaptation')} stored. Go on with the same "
+                        f"command."
+                    )
+                    raise
+        return self._tell()
+
+    def _check(self) -> None:
+        for name in ("methods", "scenarios", "seeds"):
+            value = getattr(self, name)
+            if not value and not isinstance(value, _Usual):
+                raise InputError(f"--{name}: names none; give some, or leave it out")
+        for name, low in (("chunk", 1), ("devices", 1)):
+            value = getattr(self, name)
+            if value is not None and not low <= value <= 65536:
+                raise InputError(f"--{name} {value}: must be from {low} to 65536")
+        for number in self.keep_flights:
+            if not -self.iterations <= number < self.iterations:
+                raise InputError(
+                    f"--keep-flights {number}: must be from {-self.iterations} to "
+                    f"{self.iterations - 1}, with {counted(self.iterations, 'flight')}"
+                )
+        if self.preset is not None:
+            taken = ("tasks", "methods", "scenarios", "plants", "sweep")
+            for field in fields(self):
+                if field.name in taken and getattr(self, field.name) != field.default:
+                    raise InputError(f"--preset {self.preset}: sets {field.name} itself")
+        if self.ray is not None:
+            from lafr_mjx.ablation.cluster import check_address
+
+            check_address(self.ray)
+            if self.devices is not None:
+                raise InputError("--devices: with --ray, the cluster decides what flies where")
+        elif self.devices is not None:
+            from lafr_mjx.ablation.chunk import check_devices
+
+            check_devices(self.devices)
+
+    def _asked(self) -> Any:
+        from lafr_mjx.ablation import plan as plans
+        from lafr_mjx.adaptation.job import full_path
+
+        many = self.plants > 1
+        if self.preset is not None:
+            blocks = plans.paper_blocks()
+        else:
+            blocks = plans.blocks_of(
+                self.tasks or ("figure8",),
+                self.scenarios or (("randomised",) if many else plans.PAPER_SCENARIOS),
+                self.methods or (("ours",) if many else plans.PAPER_METHODS),
+            )
+        return plans.Asked(
+            blocks=tuple(blocks),
+            seeds=self.seeds or ((0,) if many else plans.PAPER_SEEDS),
+            plants=self.plants,
+            sweep=self.sweep,
+            common=RunSpec(
+                vehicle=full_path(self.vehicle),
+                **{key: getattr(self, key) for key in plans.SHARED if key != "vehicle"},
+            ),
+            sizes=self.sizes or plans.Sizes(),
+        )
+
+    def _work(self, plan: Plan, table: AblationTable, console: Any) -> None:
+        from contextlib import nullcontext
+
+        from lafr_mjx.ablation.cluster import Cluster
+
+        cluster = nullcontext() if self.ray is None else Cluster(self.ray)
+        with cluster as connected, _bar(console) as bar:
+            self._fly(plan, table, bar, connected)
+
+    def _fly(
+        self, plan: Plan, table: AblationTable, bar: Progress, cluster: Cluster | None
+    ) -> None:
+        from lafr_mjx.ablation import chunk as chunks
+        from lafr_mjx.ablation.work import work
+
+        left = sum(run.name not in table.done for run in plan.runs)
+        if cluster is None:
+            chunks.use_all_cores(self.devices)
+            import jax
+
+            devices = min(self.devices or len(jax.devices()), len(jax.devices()), left)
+            size = self.chunk or chunks.usual_size(left, devices)
+            where = f"{devices} × {jax.devices()[0].device_kind}, chunks of {size}"
+        else:
+            devices = None
+            size = self.chunk or (chunks.ON_ACCELERATOR if cluster.gpus else 1)
+            where = f"Ray, chunks of {size}"
+        told = _Told(bar, where, left * self.iterations, len(plan.runs) - left, len(plan.runs))
+        work(
+            plan, table, told, size=size, devices=devices, keep=self.keep_flights,
+            cluster=cluster,
+        )  # fmt: skip
+
+    def _tell(self) -> list[RunResult]:
+        from lafr_mjx.ablation import summary as summary
+        from lafr_mjx.ablation.table import read_results
+
+        results = read_results(self.out)
+        groups = summary.groups_of(results)
+        columns, rows, text_columns = summary.table_rows(groups)
+        print_table(
+            f"{counted(len(results), 'adaptation')}; mean ± standard deviation",
+            columns, rows, text_columns,
+        )  # fmt: skip
+        for group in groups:
+            if group.plants > 1:
+                print("\n".join(summary.lines_about_plants(group)))
+        figures = {"runs": len(results), "groups": [group.plain() for group in groups]}
+        write_json(self.out / "summary.json", figures)
+        write_json(self.json, figures)
+        print(f"Results: {self.out / 'results.jsonl'}")
+        return results
+
+
+class _Told:
+    """Moves the progress bar; where there is no terminal, prints a line for each finished run."""
+
+    def __init__(self, bar: Progress, where: str, flights: int, done: int, runs: int) -> None:
+        self.bar, self.where, self.done, self.runs = bar, where, done, runs
+        self.task = bar.add_task(where, total=flights)
+
+    def training(self, task: str, seed: int) -> None:
+        """A base policy is trained, or read from the cache."""
+        self.bar.update(self.task, description=f"base policy of {task}, seed {seed}")
+
+    def flown(self, flights: int) -> None:
+        """So many flights were made."""
+        self.bar.update(self.task, advance=flights, description=self.where)
+
+    def stored(self, results: Sequence[RunResult]) -> None:
+        """These runs are finished and on the disk."""
+        from lafr_mjx.ablation.batch_progress import run_line
+
+        for run in results:
+            self.done += 1
+            if self.bar.disable:
+                line = run_line(self.done, self.runs, run.name, run.iterations)
+                self.bar.console.print(line, soft_wrap=True, markup=False)
+
+
+def _bar(console: Any) -> Progress:
+    from rich.progress import (
+        BarColumn,
+        MofNCompleteColumn,
+        Progress,
+        TextColumn,
+        TimeElapsedColumn,
+        TimeRemainingColumn,
+    )
+
+    return Progress(
+        TextColumn("flights"), BarColumn(), MofNCompleteColumn(), TimeElapsedColumn(),
+        TextColumn("left"), TimeRemainingColumn(), TextColumn("{task.description}"),
+        console=console, disable=not console.is_terminal,
+    )  # fmt: skip

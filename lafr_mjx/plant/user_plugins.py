@@ -1,0 +1,170 @@
+"""A user's own plugins, as text: so that a run's configuration names all that it was flown with.
+
+    thermal=my_plugins.py:Thermal(strength=4.0, centre=[1.0, 0.0, 2.0])
+
+A name for the plugin, where its class is (a file, or a module that can be imported), the class,
+and its parameters as plain numbers, texts and lists of them.
+"""
+
+from __future__ import annotations
+
+import ast
+import dataclasses
+import hashlib
+import importlib
+import importlib.util
+import inspect
+import re
+import sys
+from pathlib import Path
+from typing import TYPE_CHECKING, Any, NamedTuple
+
+import numpy as np
+
+from lafr_mjx.errors import InputError
+from lafr_mjx.plant.plugins.plugin import Plugin
+from lafr_mjx.plant.vec3 import Vec3
+
+if TYPE_CHECKING:
+    from collections.abc import Iterable, Mapping
+
+_TEXT = re.compile(r"(?P<name>\w+)=(?P<source>[^:()]+):(?P<kind>\w+)(\((?P<values>.*)\))?", re.S)
+_FORM = "NAME=FILE.py:CLASS(PARAMETER=VALUE, ...) or NAME=MODULE:CLASS(...)"
+
+
+class _Named(NamedTuple):
+    name: str
+    source: str  # file or module
+    kind: str  # of the class
+    values: dict[str, Any]
+
+
+def located(text: str) -> str:
+    """The same with the full path of its file: a run may go on from anywhere."""
+    named = _parsed(text)
+    if not named.source.endswith(".py"):
+        return text
+    return text.replace(named.source, str(Path(named.source).expanduser().resolve()), 1)
+
+
+def build(texts: Iterable[str]) -> dict[str, Plugin]:
+    """The plugins by their names.
+
+    Raises:
+        InputError: names the plugin and what is wrong with it.
+    """
+    plugins: dict[str, Plugin] = {}
+    for text in texts:
+        named = _parsed(text)
+        if named.name in plugins:
+            raise InputError(f"--plugins {text}: '{named.name}' is given twice")
+        plugins[named.name] = _built(text, named)
+    return plugins
+
+
+def text_of(name: str, plugin: Plugin) -> str:
+    """A plugin as text, from which `build` makes it again."""
+    kind = type(plugin)
+    if kind.__qualname__ != kind.__name__:
+        raise InputError(f"plugin '{name}': {kind.__qualname__} must be at the top of its module")
+    source = kind.__module__
+    if source == "__main__":
+        source = str(Path(inspect.getfile(kind)).resolve())
+    values = []
+    for field in dataclasses.fields(plugin):  # type: ignore[arg-type]
+        value = getattr(plugin, field.name)
+        value = [value.x, value.y, value.z] if isinstance(value, Vec3) else value
+        try:
+            plain = value if isinstance(value, str | bool) else np.asarray(value, float).tolist()
+        except (TypeError, ValueError) as error:
+            raise InputError(
+                f"plugin '{name}': its parameter '{field.name}' is no number, text or list of "
+                f"numbers; a run cannot be repeated from its configuration then"
+            ) from error
+        values.append(f"{field.name}={plain!r}")
+    return f"{name}={source}:{kind.__name__}({', '.join(values)})"
+
+
+def texts_of(plugins: Mapping[str, Plugin] | Iterable[str]) -> tuple[str, ...]:
+    """Plugins by their names, or texts already, as texts."""
+    if isinstance(plugins, str):
+        raise InputError(f"plugins {plugins!r}: give a list of texts, or plugins by their names")
+    if hasattr(plugins, "items"):
+        return tuple(text_of(name, plugin) for name, plugin in plugins.items())  # type: ignore
+    return tuple(plugins)  # type: ignore[arg-type]
+
+
+def digest(texts: Iterable[str]) -> str:
+    """Fingerprint of the classes' source, to notice that one was edited."""
+    sources = [inspect.getsource(type(plugin)) for plugin in build(texts).values()]
+    return hashlib.sha256("\n".join(sources).encode()).hexdigest()[:16]
+
+
+def _parsed(text: str) -> _Named:
+    found = _TEXT.fullmatch(text.strip())
+    if found is None:
+        raise InputError(f"--plugins {text}: must be {_FORM}")
+    try:
+        call = ast.parse(f"f({found['values'] or ''})", mode="eval").body
+        assert isinstance(call, ast.Call)
+        values = {str(k.arg): ast.literal_eval(k.value) for k in call.keywords}
+        good = not call.args and all(k.arg for k in call.keywords)
+    except (SyntaxError, ValueError, AssertionError):
+        good, values = False, {}
+    if not good:
+        raise InputError(f"--plugins {text}: parameters are PARAMETER=VALUE with plain values")
+    return _Named(found["name"], found["source"].strip(), found["kind"], values)
+
+
+def _built(text: str, named: _Named) -> Plugin:
+    kind = getattr(_module(text, named.source), named.kind, None)
+    if not (isinstance(kind, type) and issubclass(kind, Plugin) and dataclasses.is_dataclass(kind)):
+        raise InputError(
+            f"--plugins {text}: '{named.kind}' is no plugin of {named.source}: a dataclass that "
+            f"derives from the class of its phase, e.g. AirPlugin"
+        )
+    try:
+        plugin: Any = kind(**named.values)
+    except TypeError as error:
+        known = ", ".join(field.name for field in dataclasses.fields(kind))
+        raise InputError(f"--plugins {text}: {error}; its parameters are {known}") from error
+    usual: Any = _usual(kind)
+    for name, value in named.values.items():
+        if isinstance(getattr(usual, name, None), Vec3) and isinstance(value, list | tuple):
+            if len(value) != 3:
+                raise InputError(f"--plugins {text}: '{name}' must be three numbers")
+            plugin = plugin.replace(**{name: Vec3(*map(float, value))})
+    return plugin
+
+
+def _usual(kind: type) -> Any:
+    """The plugin with its defaults; None if it has not all of them."""
+    try:
+        return kind()
+    except TypeError:
+        return None
+
+
+def _module(text: str, source: str) -> Any:
+    try:
+        if not source.endswith(".py"):
+            return importlib.import_module(source)
+        path = Path(source).expanduser().resolve()
+        main = sys.modules.get("__main__")
+        if main is not None and getattr(main, "__file__", None) == str(path):
+            return main  # a script that names itself is not run again
+        name = f"lafr_mjx_user_{hashlib.sha256(str(path).encode()).hexdigest()[:12]}"
+        if name not in sys.modules:
+            found = importlib.util.spec_from_file_location(name, path)
+            if found is None or found.loader is None or not path.is_file():
+                raise FileNotFoundError(f"{path} is no file")
+            module = importlib.util.module_from_spec(found)
+            sys.modules[name] = module  # where a dataclass looks for its module
+            try:
+                found.loader.exec_module(module)
+            except BaseException:
+                del sys.modules[name]
+                raise
+        return sys.modules[name]
+    except Exception as error:  # whatever the user's file does
+        raise InputError(f"--plugins {text}: {source} cannot be imported: {error}") from error

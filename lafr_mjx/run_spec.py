@@ -1,0 +1,129 @@
+"""One adaptation run, completely described.
+
+The same words are the options of `lafr-mjx adapt`, the table `run` of a run's `config.toml`, what
+the runs of a study have in common, and the arguments of `lafr_mjx.adapt`.
+"""
+
+from __future__ import annotations
+
+import shlex
+from dataclasses import asdict, dataclass, fields
+from typing import Any, Literal, get_args, get_origin, get_type_hints
+
+from tyro.conf import Positional  # noqa: TC002 (read at run time)
+
+from lafr_mjx.errors import InputError
+
+MethodName = Literal["ours", "baseline", "lotf", "anchor-only", "residual-only", "geometric"]
+TimeScalingName = Literal["verified", "paper", "hold"]
+Features = Literal["default", "paper", "body"]
+EngineName = Literal["mjx", "freebody"]
+
+_RANGES = {
+    "iterations": (1, 1000),
+    "seed": (0, 2**31 - 1),
+    "plant": (0, 2**31 - 1),
+    "horizon": (5, 200),  # beyond, programs take minutes to compile
+}
+_LATER = ("features", "horizon", "plugins")  # what runs of earlier versions do not say
+
+
+class Usual(int):
+    """A default: what was not said can be told from the same number that was."""
+
+
+@dataclass(frozen=True)
+class RunSpec:
+    """One adaptation run."""
+
+    task: Positional[str] = "figure8"
+    """Name of a shipped task, or path of a task file."""
+    scenario: str | None = None
+    """Name of a shipped scenario, or path of a scenario file; by default the task's own."""
+    vehicle: str = "lafr192"
+    """Name of a shipped vehicle, or path of a vehicle profile."""
+    method: MethodName = "ours"
+    """Which parts of the method are on; 'geometric' is the classical controller."""
+    ats: TimeScalingName = "verified"
+    """How the time scale is chosen: verified in the model first, as printed, or never changed."""
+    features: Features = "default"
+    """Inputs of the learned residual: in the world frame with learned lag, the paper's, or in the
+    body frame (learns from less flight)."""
+    iterations: int = Usual(12)
+    """Flights, each followed by learning."""
+    seed: int = 0
+    """Seed of the plant's noise and of the learner."""
+    plant: int = 0
+    """Which plant of a randomised scenario, drawn with the seed."""
+    horizon: int = 30
+    """Length of the simulated flights that the policy is trained on [steps of 20 ms]."""
+    engine: EngineName = "mjx"
+    """Physics: any vehicle, or the fast step for one rigid body (the same motion)."""
+    plugins: tuple[str, ...] = ()
+    """Plugins of your own: NAME=FILE.py:CLASS(PARAMETER=VALUE, ...)."""
+
+    def __post_init__(self) -> None:
+        object.__setattr__(self, "plugins", tuple(self.plugins))  # a file's list
+
+    @staticmethod
+    def of_table(table: dict[str, Any]) -> RunSpec:
+        """The run that the table `run` of a configuration describes, checked."""
+        hints = get_type_hints(RunSpec)
+        for key, hint in hints.items():
+            if key not in table and key in _LATER:
+                continue
+            if key not in table:
+                raise InputError(f"config.toml: 'run.{key}' is missing; the run cannot go on")
+            value = table[key]
+            if key == "plugins":
+                good = isinstance(value, list) and all(isinstance(text, str) for text in value)
+                allowed = "a list of texts"
+            elif get_origin(hint) is Literal:
+                good, allowed = value in get_args(hint), f"one of {', '.join(get_args(hint))}"
+            else:
+                kind = int if hint is int else str
+                good, allowed = type(value) is kind, "a whole number" if kind is int else "text"
+            if not good:
+                raise InputError(f"config.toml: run.{key} = {value!r}: must be {allowed}")
+        spec = RunSpec(**{key: table[key] for key in hints if key in table})
+        spec.check()
+        return spec
+
+    def check(self) -> None:
+        """Refuse what cannot be flown.
+
+        Raises:
+            InputError: names the option, its value and what is allowed.
+        """
+        for key, (low, high) in _RANGES.items():
+            if not low <= getattr(self, key) <= high:
+                raise InputError(f"--{key} {getattr(self, key)}: must be from {low} to {high}")
+        if self.ats == "paper" and self.method == "geometric":
+            raise InputError("--ats paper: differentiates a policy; 'geometric' has none")
+
+    def table(self) -> dict[str, Any]:
+        """The table `run` of a configuration."""
+        plain = {"iterations": int(self.iterations), "plugins": list(self.plugins)}
+        return asdict(self) | plain
+
+    @property
+    def name(self) -> str:
+        """Name of its folder among runs of one experiment."""
+        rule = "" if self.ats == "verified" else f"-{self.ats}"
+        plant = f"-plant{self.plant}" if (self.scenario or "").startswith("randomised") else ""
+        horizon = "" if self.horizon == RunSpec.horizon else f"-horizon{self.horizon}"
+        inputs = "" if self.features == "default" else f"-{self.features}"
+        method = f"{self.method}{rule}{horizon}{inputs}"
+        return f"{self.task}-{self.scenario}-{method}-seed{self.seed}{plant}"
+
+    @property
+    def command(self) -> str:
+        """The command that repeats it: what is usual is left out, but for the seed."""
+        words = ["lafr-mjx", "adapt", self.task]
+        always = ("scenario", "method", "seed")
+        for field in fields(self)[1:]:
+            value = getattr(self, field.name)
+            if value is not None and (field.name in always or value != field.default):
+                values = value if isinstance(value, tuple) else (value,)
+                words += [f"--{field.name}", *map(str, values)]
+        return shlex.join(words)

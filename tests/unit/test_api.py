@@ -1,0 +1,61 @@
+"""The public names, and a run as an object."""
+
+import inspect
+import subprocess
+import sys
+
+import numpy as np
+import pytest
+from report_runs import write_run
+
+import lafr_mjx as lm
+from lafr_mjx.errors import InputError
+
+SPEC = lm.RunSpec("figure8", "wind5", iterations=3, engine="freebody")
+
+
+def test_importing_is_cheap_and_every_name_is_there():
+    code = "import sys, lafr_mjx; print(sorted({'jax', 'tyro', 'numpy'} & set(sys.modules)))"
+    done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True)
+    assert done.stdout.strip() == "[]"
+    for name in lm.__all__:
+        assert getattr(lm, name) is not None
+    assert set(lm.__all__) <= set(dir(lm))
+    with pytest.raises(AttributeError, match="no attribute 'nothing'"):
+        _ = lm.nothing  # type: ignore[attr-defined]
+
+
+@pytest.mark.parametrize("name", ["fly", "adapt", "ablate", "fit", "bounds"])
+def test_functions_tell_their_options_and_how_they_are_called(name):
+    function = getattr(lm, name)
+    options = inspect.signature(function).parameters
+    assert {"json"} <= set(options) and "options" not in options
+    assert f">>> lm.{name}(" in function.__doc__ or f"= lm.{name}(" in function.__doc__
+
+
+def test_a_wrong_option_is_named():
+    with pytest.raises(TypeError, match="flavour"):
+        lm.fly("figure8", flavour=3)
+
+
+def test_bounds_are_still_a_function_after_their_room_was_loaded():
+    assert lm.bounds("figure8", only=("uniform",))["uniform_ceiling_s"] == pytest.approx(2.56, 0.01)
+    assert callable(lm.bounds)
+
+
+def test_a_run_has_its_table_and_its_flights(tmp_path):
+    run = lm.Run(write_run(tmp_path, SPEC, flights=(0, 2)))
+    table = run.table
+    assert table["peak_speed_mps"].shape == (3,) and table["peak_speed_mps"].dtype == float
+    assert table["crashed"].dtype == bool and table["bound_by"][0] == "trust region"
+    assert np.isnan(table["landmark_miss_m"]).all(), "what is not known"
+    assert "candidates" not in table and len(run.iterations[0]["candidates"]) == 8
+    assert run.flight(-1).time.shape == run.flight(1).time.shape
+    assert run.config["run"]["task"] == "figure8" and "wind5" in repr(run)
+    with pytest.raises(InputError, match="has 2 recorded flights, not 2"):
+        run.flight(2)
+
+
+def test_a_folder_that_is_no_run_is_refused(tmp_path):
+    with pytest.raises(InputError, match="no such folder"):
+        lm.Run(tmp_path / "nothing")

@@ -1,0 +1,90 @@
+"""A user's own plugins as text: what a configuration names can be built again."""
+
+import pytest
+from flax import struct
+from plugin_source import SOURCE
+
+from lafr_mjx.errors import InputError
+from lafr_mjx.plant import user_plugins
+from lafr_mjx.plant.plugins import AirPlugin
+from lafr_mjx.plant.vec3 import Vec3
+
+
+@pytest.fixture
+def file(tmp_path):
+    path = tmp_path / "mine.py"
+    path.write_text(SOURCE)
+    return path
+
+
+def build(text):
+    return user_plugins.build([text])
+
+
+def test_a_plugin_of_a_file(file):
+    plugins = build(f"draught={file}:Draught(velocity_mps=[1.0, 0, 2], share=0.5)")
+    plugin = plugins["draught"]
+    assert isinstance(plugin, AirPlugin)
+    assert plugin.velocity((), Vec3.zero()) == Vec3(0.5, 0.0, 1.0)
+
+
+def test_a_plugin_of_a_module_without_parameters():
+    assert set(build("fan=lafr_mjx.plant.plugins.fan:FanJet")) == {"fan"}
+
+
+def test_text_and_plugin_are_the_same(file):
+    plugin = build(f"a={file}:Draught(velocity_mps=[1.0, 0.0, 2.0], share=0.25)")["a"]
+    text = user_plugins.text_of("b", plugin)
+    module, (again,) = text.split("=")[1].split(":")[0], user_plugins.build([text]).values()
+    assert module.startswith("lafr_mjx_user_") and again == plugin
+    assert user_plugins.texts_of({"b": plugin}) == (text,)
+    assert user_plugins.texts_of([text]) == (text,)
+
+
+def test_a_relative_file_is_remembered_by_its_full_path(file, monkeypatch):
+    monkeypatch.chdir(file.parent)
+    assert user_plugins.located("x=mine.py:Draught(share=1)") == f"x={file}:Draught(share=1)"
+    assert user_plugins.located("x=mod:Draught") == "x=mod:Draught"
+
+
+def test_an_edited_class_is_noticed(file):
+    before = user_plugins.digest([f"x={file}:Draught"])
+    other = file.with_name("other.py")
+    other.write_text(SOURCE.replace("self.share", "2.0 * self.share"))
+    assert user_plugins.digest([f"x={other}:Draught"]) != before
+
+
+@struct.dataclass
+class Strange(AirPlugin):
+    what: object = None
+
+
+def test_what_cannot_be_written_down_is_refused():
+    with pytest.raises(InputError, match="'what' is no number"):
+        user_plugins.text_of("strange", Strange(object()))
+
+
+@pytest.mark.parametrize(
+    ("text", "message"),
+    [
+        ("", "must be NAME=FILE.py:CLASS"),
+        ("Draught(share=1)", "must be NAME=FILE.py:CLASS"),
+        ("x=FILE:Draught(share=__import__('os'))", "plain values"),
+        ("x=FILE:Draught(0.5)", "PARAMETER=VALUE"),
+        ("x=FILE:Draught(speed=1)", "its parameters are velocity_mps, share"),
+        ("x=FILE:Draught(velocity_mps=[1, 2])", "three numbers"),
+        ("x=FILE:Nothing", "'Nothing' is no plugin"),
+        ("x=FILE:NoPlugin", "'NoPlugin' is no plugin"),
+        ("x=/nowhere/mine.py:Draught", "cannot be imported"),
+        ("x=no_such_module:Draught", "cannot be imported"),
+    ],
+)
+def test_bad_text_is_one_clear_line(file, text, message):
+    with pytest.raises(InputError, match=message) as caught:
+        build(text.replace("FILE", str(file)))
+    assert "\n" not in str(caught.value)
+
+
+def test_a_name_given_twice(file):
+    with pytest.raises(InputError, match="given twice"):
+        user_plugins.build([f"x={file}:Draught", f"x={file}:Draught"])

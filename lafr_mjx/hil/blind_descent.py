@@ -27,12 +27,14 @@ _BRAKE_MPS2 = 4.0
 _BRAKE_GAIN = 2.2  # 1/s
 _SINK_GAIN = 4.0  # 1/s
 _MOST_SINK_MPS2 = 3.0
+_LEAST_LIFT_MPS2 = 3.0  # it must never turn over
 _TILT = math.tan(math.radians(28.0))
 _ATTITUDE_GAIN = 8.0  # 1/s
 _SLOWEST_MPS = 0.45  # of sinking
 _FASTEST_MPS = 2.5
 _NEAR_M = 1.0  # below this it sinks no faster than ...
 _NEAR_MPS = 0.8
+_OLD_S = 0.3  # who flew since then, and how, is not known
 _GUESSED_S = 0.012  # a state of so long after the last pose is still a good one
 
 
@@ -60,7 +62,7 @@ class BlindDescent:
     def see(self, state: State, stamp: float, airborne: bool) -> None:
         """A tick at which motion capture was there."""
         if not self._kept or stamp > self._kept[-1].stamp:
-            self._loop.see(np.asarray(state.rotation), stamp, self.log)
+            self._loop.see(state, stamp, self.log, airborne)
             self._kept = [*self._kept[-15:], _Kept(stamp, state, self._loop.best())]
         command = self.log.heard(stamp)
         if airborne and command is not None:
@@ -72,10 +74,9 @@ class BlindDescent:
         """A tick at which it was not, and somebody else flies."""
         self._fit.pause()
 
-    @property
-    def ready(self) -> bool:
-        """Whether there is a state to begin from."""
-        return bool(self._kept)
+    def ready(self, now: float) -> bool:
+        """Whether there is a state to begin from that is not too old for that."""
+        return bool(self._kept) and now - max(self._kept[-1].stamp, self._now) < _OLD_S
 
     def trim(self) -> np.ndarray:
         """What a hover needs beside its own weight, as far as the flight has told [3] m/s²."""
@@ -92,14 +93,15 @@ class BlindDescent:
         """
         good = [kept for kept in self._kept if kept.stamp <= lost + _GUESSED_S] or self._kept[:1]
         kept = good[-1]
-        motion = self._fit.motion()
-        self._flown = DeadReckoning(*kept, now, motion, self.log)
+        if self._flown is not None and self._now > kept.stamp:
+            self._flown.follow(self._now, now, self.log)  # nothing good was seen since the last one
+        else:
+            self._flown = DeadReckoning(*kept, now, self._fit.motion(), self.log)
         self._lost, self._now, self._ground = lost, now, ground
         self._sinks, self._settles = 0.0, math.inf
 
     def end(self) -> None:
-        """Somebody else has the vehicle."""
-        self._flown = None
+        """Somebody else has the vehicle; where it is by then is kept, should it be lost again."""
         self._fit.pause()
 
     def tick(self, now: float, descend: bool) -> np.ndarray:
@@ -144,6 +146,7 @@ def _command(flown: DeadReckoning, sink: float) -> np.ndarray:
     rise = min(max(_SINK_GAIN * (-sink - float(velocity[2])), -_MOST_SINK_MPS2), _BRAKE_MPS2)
     force = np.array([*level, rise + GRAVITY]) - motion.push
     force += motion.drag * velocity
+    force[2] = max(force[2], _LEAST_LIFT_MPS2)
     size, most = float(np.hypot(force[0], force[1])), _TILT * float(force[2])
     if size > most:
         force[:2] *= most / size

@@ -122,9 +122,15 @@ class DeadReckoning:
         # The rate loop's moment is at most a step before the state's.
         ahead = max(0.0, stamp - turning.moment)
         self._turning = turning.after(ahead, self._known(log.heard(turning.moment))[1:])
-        moment = stamp
-        while moment < now + DELAY_S - 1e-9:
-            step = min(STEP_S, now + DELAY_S - moment)
+        self._follow(stamp, now + DELAY_S, log)
+
+    def follow(self, before: float, now: float, log: CommandLog) -> None:
+        """Go on from an earlier moment to now, under the commands that were logged."""
+        self._follow(before + DELAY_S, now + DELAY_S, log)
+
+    def _follow(self, moment: float, end: float, log: CommandLog) -> None:
+        while moment < end - 1e-9:
+            step = min(STEP_S, end - moment)
             self._step(step, log.heard(moment))
             moment += step
 

@@ -187,7 +187,9 @@ class Logic:
         """What motion capture shows, as long as it does."""
         if heard.own_number != self._own_number and heard.own_command is not None:
             self._own_number = heard.own_number
-            if self.machine.mode is not Mode.POLICY and self.machine.mode is not Mode.BLIND:
+            # Until it times out, our last command flies and not the pilot's own.
+            ours = now - self._delivered <= self.profile.pilot.feedthrough_timeout_s
+            if heard.guard or not ours:
                 self._blind.log.add(now, heard.own_command)
         position, new = heard.mocap_position, heard.mocap_number != self._mocap_number
         self._mocap_number = heard.mocap_number
@@ -231,7 +233,9 @@ class Logic:
             speed=speed,
             guarded=heard.guard,
             guardable=seen and position is not None and pilot.guards(position.tolist()),
-            reachable=Fault.STATE_STALE not in faults and heard.subscribed and self._blind.ready,
+            reachable=Fault.STATE_STALE not in faults
+            and heard.subscribed
+            and self._blind.ready(now),
             seen_s=now - self._seen_since if seen else 0.0,
             unseen_s=max(0.0, now - self._watch.mocap_changed),
             fallen=self._blind.down,

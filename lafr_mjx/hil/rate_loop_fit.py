@@ -20,6 +20,7 @@ from lafr_mjx import so3
 
 if TYPE_CHECKING:
     from lafr_mjx.hil.command_log import CommandLog
+    from lafr_mjx.types import State
 
 STEP_S = 0.005
 EXPECTED = 24.0
@@ -31,6 +32,7 @@ _DOUBT = 0.01  # rad: a loop unlike the expected one must agree better by so muc
 _WINDOW_S = 0.1  # over which turns are compared
 _FORGET_S = 8.0
 _GAP_S = 0.1  # without a sample for so long, the comparison begins anew
+_MOST_MISS = 0.02  # rad²: what no system explains (motion capture flips) tells nothing of any
 
 
 class Turning(NamedTuple):
@@ -62,34 +64,48 @@ class RateLoopFit:
         self._turned = np.zeros((count, 3))  # rad, in this window, by each system
         self._seen = np.zeros(3)  # ... and by the vehicle
         self._time = self._stamp = self._begin = -np.inf
+        self._settled = False  # the rates are the systems' own, not those that they began with
         self._rotation = np.eye(3)
 
-    def see(self, rotation: np.ndarray, stamp: float, log: CommandLog) -> None:
-        """An attitude [3, 3] of motion capture at its moment."""
-        if not stamp - self._stamp <= _GAP_S:
-            self._restart(stamp)
-        else:
+    def see(self, state: State, stamp: float, log: CommandLog, airborne: bool = True) -> None:
+        """A state of motion capture at its moment.
+
+        What a vehicle on the ground does, or one whose commands are not known, tells nothing of
+        its rate loop: then the systems follow the rates that were sensed.
+        """
+        rotation = np.asarray(state.rotation, float)
+        told = airborne and log.heard(stamp) is not None and stamp - self._stamp <= _GAP_S
+        if told:
             self._seen += so3.log(self._rotation.T @ rotation)
             self._advance(stamp, log)
-        self._rotation, self._stamp = np.asarray(rotation, float), stamp
+        else:
+            self._restart(stamp, np.asarray(state.rates, float))
+        self._rotation, self._stamp = rotation, stamp
         if stamp - self._begin >= _WINDOW_S:
-            rest = (stamp - self._time) * self._rates  # since the last whole step
-            misses = np.sum((self._turned + rest - self._seen)[:, :2] ** 2, axis=1)
+            self._compare(stamp)
+
+    def _compare(self, stamp: float) -> None:
+        """The end of a window."""
+        rest = (stamp - self._time) * self._rates  # since the last whole step
+        misses = np.sum((self._turned + rest - self._seen)[:, :2] ** 2, axis=1)
+        if self._settled and misses.min() < _MOST_MISS:
             self._misses = np.exp(-(stamp - self._begin) / _FORGET_S) * self._misses + misses
-            self._turned, self._begin = -rest, stamp
-            self._seen[:] = 0.0
+        self._settled = True
+        self._turned, self._begin = -rest, stamp
+        self._seen[:] = 0.0
 
     def best(self) -> Turning:
         """The vehicle's rate loop by now."""
         k = int(np.argmin(self._misses + self._prior))
         return Turning(float(_FREQUENCIES[k]), self._rates[k], self._slope[k], self._time)
 
-    def _restart(self, stamp: float) -> None:
-        """After a gap the systems begin at rest: within a tenth of a second they are right."""
+    def _restart(self, stamp: float, rates: np.ndarray) -> None:
+        """From sensed rates; the first window is none of the systems' own."""
         zero = np.zeros_like(self._rates)
-        self._rates, self._slope, self._turned = zero, zero, zero.copy()
+        self._rates, self._slope, self._turned = zero + rates, zero, zero.copy()
         self._seen[:] = 0.0
         self._time = self._begin = stamp
+        self._settled = False
 
     def _advance(self, stamp: float, log: CommandLog) -> None:
         a, b, c, d = self._motion

@@ -20,7 +20,7 @@ from lafr_mjx.hil.blind_descent import BlindDescent
 from lafr_mjx.hil.flyer import Flyer
 from lafr_mjx.hil.legs import Leg, check_leg, load_leg, save_leg, try_leg
 from lafr_mjx.reference.splines import from_waypoints
-from lafr_mjx.types import CONTROL_DT, State
+from lafr_mjx.types import COMMAND_HOVER, CONTROL_DT, State
 
 if TYPE_CHECKING:
     from lafr_mjx.hil.profile import Profile
@@ -53,6 +53,7 @@ def _fly_blind() -> None:
     """Begin to, and a few ticks of it."""
     blind, state = BlindDescent(), State(np.zeros(3), np.zeros(3), np.eye(3), np.zeros(3))
     for k in range(20):
+        blind.log.add(CONTROL_DT * k, np.array(COMMAND_HOVER))
         blind.see(state, CONTROL_DT * k, airborne=True)
     blind.begin(CONTROL_DT * 24, CONTROL_DT * 20, 0.0)
     for k in range(24, 40):

@@ -264,3 +264,25 @@ def test_motors_that_somebody_cuts_end_the_stream(flight):
     assert sim.time - last > 0.4
     sim.run(1.0)
     assert sim.drone.pilot.references == 0
+
+
+@pytest.mark.parametrize("silent_s", [0.5, 1.0, 3.2])
+def test_a_link_that_comes_back_bit_by_bit_does_not_end_in_the_air(flight, silent_s):
+    """The state is there again before motion capture: the pilot flies, and never lost it."""
+    sim, _ = flight("at hover", 9)
+    begin, held = sim.time, sim._heard
+
+    def partly(heard):
+        if sim.time < begin + silent_s:
+            return held
+        if sim.time < begin + silent_s + 0.1:
+            return heard._replace(mocap_position=held.mocap_position,
+                                  mocap_receipt=held.mocap_receipt,
+                                  mocap_number=held.mocap_number)  # fmt: skip
+        return heard
+
+    sim.hook = partly
+    sim.run(silent_s + 8.0, lambda: not sim.drone.pilot.armed)
+    assert all(mode is not Mode.BLIND for _, mode, *_ in sim.history)
+    assert sim.drone.pilot.armed or sim.truth[2] < GROUND_M + 0.05, sim.events[-6:]
+    assert sim.drone.crashed == ""

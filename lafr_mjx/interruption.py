@@ -14,6 +14,7 @@ if TYPE_CHECKING:
 
 _SIGNALS = (signal.SIGINT, signal.SIGTERM)
 _AGAIN_S = 0.02
+_WEAK_REFERENCES = ("_weakrefset.py", "weakref.py")  # whose callbacks are called by nobody
 
 
 class Interrupted(KeyboardInterrupt):
@@ -56,12 +57,15 @@ def orderly() -> Iterator[None]:
 def would_be_lost(frame: Any) -> bool:
     """Whether Python would drop an exception that is raised now.
 
-    It does in `__del__` and in what is called by the garbage collector, where JAX has a function;
-    Ctrl-C would do nothing but print a traceback.
+    It does in `__del__`, in callbacks of weak references, and in what is called by the garbage
+    collector, where JAX has a function; Ctrl-C would do nothing but print a traceback.
     """
     called_by_collector = {getattr(callback, "__code__", None) for callback in gc.callbacks}
     while frame is not None:
-        if frame.f_code in called_by_collector or frame.f_code.co_name == "__del__":
+        code = frame.f_code
+        if code in called_by_collector or code.co_name == "__del__":
+            return True
+        if os.path.basename(code.co_filename) in _WEAK_REFERENCES:
             return True
         frame = frame.f_back
     return False

@@ -5,6 +5,7 @@ from __future__ import annotations
 import gc
 import signal
 import time
+import weakref
 
 import pytest
 
@@ -52,6 +53,34 @@ def test_a_signal_in_a_finaliser_is_not_lost():
     with pytest.raises(Interrupted), orderly():
         Ended()
         wait_for_the_end()
+
+
+def test_a_signal_in_the_callback_of_a_weak_reference_is_not_lost():
+    class Referred:
+        pass
+
+    class Set(weakref.WeakSet):
+        """Its callback asks this for its value, as the real one does for what it iterates on."""
+
+        @property
+        def _iterating(self):
+            if armed:
+                armed.pop()
+                signal.raise_signal(signal.SIGINT)
+                time.sleep(0.001)
+            return set()
+
+        @_iterating.setter
+        def _iterating(self, value):
+            pass
+
+    armed, referred = [], Referred()
+    kept = Set([referred])
+    with pytest.raises(Interrupted), orderly():
+        armed.append(True)
+        del referred
+        wait_for_the_end()
+    assert not armed and not len(kept)
 
 
 def test_handlers_are_given_back():

@@ -4,7 +4,6 @@ import jax.numpy as jnp
 from flax import struct
 
 import lafr_mjx as lm
-from lafr_mjx.plant.vec3 import Vec3
 
 
 @struct.dataclass
@@ -14,7 +13,7 @@ class Updraught(lm.AirPlugin):
     strength: float = 0.0  # m/s
 
     def velocity(self, memory, point):
-        return Vec3(0.0, 0.0, jnp.where(point.x > 0.0, self.strength, 0.0))
+        return lm.Vec3(0.0, 0.0, jnp.where(point.x > 0.0, self.strength, 0.0))
 
 
 if __name__ == "__main__":

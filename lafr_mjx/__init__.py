@@ -20,6 +20,7 @@ if TYPE_CHECKING:
     from lafr_mjx.api import ablate, adapt, bounds, fit, fly
     from lafr_mjx.control.controller import Controller
     from lafr_mjx.control.policy import Policy
+    from lafr_mjx.errors import InputError, RunError
     from lafr_mjx.learner.adapt import Plant
     from lafr_mjx.plant.plugins import (
         ActuatorPlugin,
@@ -29,6 +30,7 @@ if TYPE_CHECKING:
         SensePlugin,
     )
     from lafr_mjx.plant.scenario import load_scenario
+    from lafr_mjx.plant.vec3 import Vec3
     from lafr_mjx.plant.vehicle import load_vehicle
     from lafr_mjx.run_spec import RunSpec
     from lafr_mjx.runs.run import Run
@@ -59,6 +61,9 @@ _WHERE = {
     "Controller": "control.controller",
     "Plant": "learner.adapt",
     "Policy": "control.policy",
+    "InputError": "errors",
+    "RunError": "errors",
+    "Vec3": "plant.vec3",
 }
 
 __all__ = [
@@ -67,11 +72,14 @@ __all__ = [
     "CommandPlugin",
     "Controller",
     "ForcePlugin",
+    "InputError",
     "Plant",
     "Policy",
     "Run",
+    "RunError",
     "RunSpec",
     "SensePlugin",
+    "Vec3",
     "ablate",
     "adapt",
     "bounds",

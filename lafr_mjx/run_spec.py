@@ -10,7 +10,7 @@ import shlex
 from dataclasses import asdict, dataclass, fields
 from typing import Any, Literal, get_args, get_origin, get_type_hints
 
-from tyro.conf import Positional  # noqa: TC002 (read at run time)
+from tyro.conf import Positional, UseAppendAction  # noqa: TC002 (read at run time)
 
 from lafr_mjx.errors import InputError
 
@@ -59,33 +59,23 @@ class RunSpec:
     """Length of the simulated flights that the policy is trained on [steps of 20 ms]."""
     engine: EngineName = "mjx"
     """Physics: any vehicle, or the fast step for one rigid body (the same motion)."""
-    plugins: tuple[str, ...] = ()
-    """Plugins of your own: NAME=FILE.py:CLASS(PARAMETER=VALUE, ...)."""
+    plugins: UseAppendAction[tuple[str, ...]] = ()
+    """A plugin of your own: NAME=FILE.py:CLASS(PARAMETER=VALUE, ...); may be repeated."""
 
     def __post_init__(self) -> None:
-        object.__setattr__(self, "plugins", tuple(self.plugins))  # a file's list
+        if isinstance(self.plugins, list):  # a file's
+            object.__setattr__(self, "plugins", tuple(self.plugins))
 
     @staticmethod
     def of_table(table: dict[str, Any]) -> RunSpec:
         """The run that the table `run` of a configuration describes, checked."""
-        hints = get_type_hints(RunSpec)
-        for key, hint in hints.items():
-            if key not in table and key in _LATER:
-                continue
-            if key not in table:
+        keys = [field.name for field in fields(RunSpec)]
+        for key in keys:
+            if key not in table and key not in _LATER:
                 raise InputError(f"config.toml: 'run.{key}' is missing; the run cannot go on")
-            value = table[key]
-            if key == "plugins":
-                good = isinstance(value, list) and all(isinstance(text, str) for text in value)
-                allowed = "a list of texts"
-            elif get_origin(hint) is Literal:
-                good, allowed = value in get_args(hint), f"one of {', '.join(get_args(hint))}"
-            else:
-                kind = int if hint is int else str
-                good, allowed = type(value) is kind, "a whole number" if kind is int else "text"
-            if not good:
-                raise InputError(f"config.toml: run.{key} = {value!r}: must be {allowed}")
-        spec = RunSpec(**{key: table[key] for key in hints if key in table})
+            if key in table and (allowed := _allowed_instead(key, table[key])):
+                raise InputError(f"config.toml: run.{key} = {table[key]!r}: must be {allowed}")
+        spec = RunSpec(**{key: table[key] for key in keys if key in table})
         spec.check()
         return spec
 
@@ -95,9 +85,10 @@ class RunSpec:
         Raises:
             InputError: names the option, its value and what is allowed.
         """
-        for key, (low, high) in _RANGES.items():
-            if not low <= getattr(self, key) <= high:
-                raise InputError(f"--{key} {getattr(self, key)}: must be from {low} to {high}")
+        for field in fields(RunSpec):
+            value = getattr(self, field.name)
+            if allowed := _allowed_instead(field.name, value):
+                raise InputError(f"--{field.name} {value}: must be {allowed}")
         if self.ats == "paper" and self.method == "geometric":
             raise InputError("--ats paper: differentiates a policy; 'geometric' has none")
 
@@ -124,6 +115,23 @@ class RunSpec:
         for field in fields(self)[1:]:
             value = getattr(self, field.name)
             if value is not None and (field.name in always or value != field.default):
-                values = value if isinstance(value, tuple) else (value,)
-                words += [f"--{field.name}", *map(str, values)]
+                for one in value if isinstance(value, tuple) else (value,):
+                    words += [f"--{field.name}", str(one)]
         return shlex.join(words)
+
+
+def _allowed_instead(key: str, value: Any) -> str:
+    """What a value must be; empty if it is that."""
+    hint = get_type_hints(RunSpec)[key]
+    if key == "plugins":
+        texts = isinstance(value, list | tuple) and all(isinstance(text, str) for text in value)
+        return "" if texts else "a list of texts"
+    if get_origin(hint) is Literal:
+        known = isinstance(value, str) and value in get_args(hint)
+        return "" if known else f"one of {', '.join(get_args(hint))}"
+    if key in _RANGES:
+        low, high = _RANGES[key]
+        whole = isinstance(value, int) and not isinstance(value, bool) and low <= value <= high
+        return "" if whole else f"a whole number from {low} to {high}"
+    own = key == "scenario" and value is None
+    return "" if own or isinstance(value, str) else "text: a shipped name, or the path of a file"

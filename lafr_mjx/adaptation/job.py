@@ -151,8 +151,25 @@ class AdaptationJob:
         report.ready(f"Base policy: {where}.")
         return policy
 
+    def check_resumable(self, folder: RunFolder) -> None:
+        """Refuse to go on where flights would be lost; people delete checkpoints to save space."""
+        flown, kept = len(folder.iterations()), folder.checkpoint_numbers()
+        if flown - (kept[-1] + 1 if kept else 0) > 1 and not self._complete(folder):
+            raise InputError(
+                f"{folder.path}: has {flown} flights but no checkpoint to go on from; they are "
+                f"kept. Fly it anew with: lafr-mjx adapt --repeat {folder.path} --out FOLDER"
+            )
+
+    def _complete(self, folder: RunFolder) -> bool:
+        """All flights are there, and what comes at the end of a run."""
+        enough = len(folder.iterations()) >= self.spec.iterations
+        return enough and (folder.path / "summary.json").is_file()
+
     def work(self, folder: RunFolder, report: Report) -> None:
         """Fly what is left of the run; each finished iteration is safe on disk."""
+        self.check_resumable(folder)
+        if self._complete(folder):
+            return
         compilation_cache.enable()
         spec, seed = self.spec, self.spec.seed
         plant = Plant(
@@ -166,14 +183,6 @@ class AdaptationJob:
         state = adapt.start(policy, self.task.start_time_scale, seed, spec.features)
         done = 0
         stored = folder.load_checkpoint((run.state, state))
-        flown = len(folder.iterations())
-        if stored is None and flown >= spec.iterations:
-            return  # complete; people delete checkpoints to save space
-        if stored is None and flown > 1:
-            raise InputError(
-                f"{folder.path}: has {flown} flights but no checkpoint to go on from; they are "
-                f"kept. Fly it anew with: lafr-mjx adapt --repeat {folder.path} --out FOLDER"
-            )
         if stored is not None:
             last, (plant_state, state) = stored
             done = last + 1

@@ -73,8 +73,8 @@ class Ablate:
     """Length of the simulated flights that policies are trained on [steps of 20 ms]."""
     engine: EngineName = RunSpec.engine
     """Physics: any vehicle, or the fast step for one rigid body (the same motion)."""
-    plugins: tuple[str, ...] = ()
-    """Plugins of your own, as for adapt."""
+    plugins: UseAppendAction[tuple[str, ...]] = ()
+    """A plugin of your own, as for adapt; may be repeated."""
     vehicle: str = "lafr192"
     """Name of a shipped vehicle, or path of a vehicle profile."""
     out: Path = Path("runs/ablation")

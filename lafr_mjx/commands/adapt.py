@@ -67,6 +67,7 @@ class Adapt(RunSpec):
 
         job = AdaptationJob.from_config(folder.config)
         if isinstance(self.iterations, Usual) or self.iterations == job.spec.iterations:
+            job.check_resumable(folder)
             return job
         if self.iterations < job.spec.iterations:
             raise InputError(
@@ -74,6 +75,7 @@ class Adapt(RunSpec):
                 f"{job.spec.iterations}; it can only be made longer"
             )
         job = replace(job, spec=replace(job.spec, iterations=self.iterations))
+        job.check_resumable(folder)  # before anything is changed
         folder.rewrite(job.config())
         return job
 

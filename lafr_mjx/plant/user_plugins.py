@@ -65,13 +65,13 @@ def build(texts: Iterable[str]) -> dict[str, Plugin]:
 def text_of(name: str, plugin: Plugin) -> str:
     """A plugin as text, from which `build` makes it again."""
     kind = type(plugin)
+    if not isinstance(plugin, Plugin) or not dataclasses.is_dataclass(plugin):
+        raise InputError(f"plugin '{name}': {plugin!r} is no plugin with its parameters")
     if kind.__qualname__ != kind.__name__:
         raise InputError(f"plugin '{name}': {kind.__qualname__} must be at the top of its module")
-    source = kind.__module__
-    if source == "__main__":
-        source = str(Path(inspect.getfile(kind)).resolve())
+    source = _source_of(name, kind)
     values = []
-    for field in dataclasses.fields(plugin):  # type: ignore[arg-type]
+    for field in dataclasses.fields(plugin):
         value = getattr(plugin, field.name)
         value = [value.x, value.y, value.z] if isinstance(value, Vec3) else value
         try:
@@ -85,13 +85,28 @@ def text_of(name: str, plugin: Plugin) -> str:
     return f"{name}={source}:{kind.__name__}({', '.join(values)})"
 
 
+def _source_of(name: str, kind: type) -> str:
+    """The file of a class, or the module of an installed package, which is found everywhere."""
+    module, file = kind.__module__, getattr(sys.modules.get(kind.__module__), "__file__", None)
+    if "." in module and not module.startswith("__"):
+        return module
+    if file is None or not Path(file).is_file():
+        raise InputError(
+            f"plugin '{name}': {kind.__name__} must be defined in a file, not {module}"
+        )
+    return str(Path(file).resolve())
+
+
 def texts_of(plugins: Mapping[str, Plugin] | Iterable[str]) -> tuple[str, ...]:
     """Plugins by their names, or texts already, as texts."""
     if isinstance(plugins, str):
         raise InputError(f"plugins {plugins!r}: give a list of texts, or plugins by their names")
     if hasattr(plugins, "items"):
         return tuple(text_of(name, plugin) for name, plugin in plugins.items())  # type: ignore
-    return tuple(plugins)  # type: ignore[arg-type]
+    texts = tuple(plugins) if hasattr(plugins, "__iter__") else (plugins,)
+    if not all(isinstance(text, str) for text in texts):
+        raise InputError("plugins: give them by their names, e.g. {'thermal': Thermal(...)}")
+    return texts  # type: ignore[return-value]
 
 
 def digest(texts: Iterable[str]) -> str:

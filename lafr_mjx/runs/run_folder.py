@@ -171,6 +171,10 @@ class RunFolder(Closing):
         """
         return checkpoints.load(self.path / "checkpoints", template)
 
+    def checkpoint_numbers(self) -> list[int]:
+        """Iterations after which there is a checkpoint, in order."""
+        return checkpoints.numbers(self.path / "checkpoints")
+
     def truncate_after(self, number: int) -> None:
         """Forget what is beyond a checkpoint (all of it beyond -1), to go on from there."""
         with self._writing(_ITERATIONS) as path:

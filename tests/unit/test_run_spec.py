@@ -45,13 +45,30 @@ def test_what_earlier_versions_did_not_say_has_its_default():
         ("engine", "bullet", "must be one of mjx, freebody"),
         ("task", 1, "run.task = 1: must be text"),
         ("plugins", "x", "must be a list of texts"),
-        ("horizon", 2, "--horizon 2: must be from 5 to 200"),
-        ("seed", -1, "--seed -1: must be from 0 to"),
+        ("horizon", 2, "run.horizon = 2: must be a whole number from 5 to 200"),
+        ("seed", -1, "run.seed = -1: must be a whole number from 0 to"),
     ],
 )
 def test_a_wrong_value_in_a_file_is_one_clear_line(key, value, message):
     with pytest.raises(InputError, match=message):
         RunSpec.of_table(RunSpec("figure8", "wind5").table() | {key: value})
+
+
+@pytest.mark.parametrize(
+    ("change", "message"),
+    [
+        ({"engine": "freebdy"}, "--engine freebdy: must be one of mjx, freebody"),
+        ({"ats": "verfied"}, "--ats verfied: must be one of verified"),
+        ({"iterations": 2.0}, "--iterations 2.0: must be a whole number"),
+        ({"iterations": True}, "--iterations True: must be"),
+        ({"seed": "a"}, "--seed a: must be a whole number"),
+        ({"scenario": 5}, "--scenario 5: must be text"),
+        ({"plugins": (1,)}, "must be a list of texts"),
+    ],
+)
+def test_a_wrong_value_in_a_script_is_one_clear_line(change, message):
+    with pytest.raises(InputError, match=message):
+        replace(RunSpec("figure8"), **change).check()
 
 
 def test_a_missing_key_is_named():

@@ -35,8 +35,8 @@ def test_a_plugin_of_a_module_without_parameters():
 def test_text_and_plugin_are_the_same(file):
     plugin = build(f"a={file}:Draught(velocity_mps=[1.0, 0.0, 2.0], share=0.25)")["a"]
     text = user_plugins.text_of("b", plugin)
-    module, (again,) = text.split("=")[1].split(":")[0], user_plugins.build([text]).values()
-    assert module.startswith("lafr_mjx_user_") and again == plugin
+    (again,) = user_plugins.build([text]).values()
+    assert text.startswith(f"b={file}:Draught(") and again == plugin
     assert user_plugins.texts_of({"b": plugin}) == (text,)
     assert user_plugins.texts_of([text]) == (text,)
 
@@ -57,6 +57,12 @@ def test_an_edited_class_is_noticed(file):
 @struct.dataclass
 class Strange(AirPlugin):
     what: object = None
+
+
+@pytest.mark.parametrize("plugins", ["text", [Strange()], Strange(), {"a": Strange}, {"a": 3}])
+def test_what_is_no_plugin_is_refused(plugins):
+    with pytest.raises(InputError):
+        user_plugins.texts_of(plugins)
 
 
 def test_what_cannot_be_written_down_is_refused():

@@ -22,7 +22,12 @@ if TYPE_CHECKING:
 __all__ = ["ablate", "adapt", "bounds", "fit", "fly"]
 
 
-def fly(task: str = "figure8", **options: Any) -> dict[str, Any]:
+def fly(
+    task: str = "figure8",
+    *,
+    plugins: Mapping[str, Plugin] | Iterable[str] = (),
+    **options: Any,
+) -> dict[str, Any]:
     """Fly a task with the classical controller; returns the figures.
 
     >>> import lafr_mjx as lm
@@ -30,9 +35,10 @@ def fly(task: str = "figure8", **options: Any) -> dict[str, Any]:
 
     Args:
         task: a shipped task, or the path of a task file.
+        plugins: of your own, by name; or as `lafr-mjx fly` takes them.
         options: those of `lafr-mjx fly`, with underscores.
     """
-    return Fly(task, **_paths(options, "json")).fly()
+    return Fly(task, plugins=_plugins(plugins), **_paths(options, "json")).fly()
 
 
 def adapt(

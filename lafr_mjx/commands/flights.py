@@ -20,6 +20,9 @@ from lafr_mjx.plant.scenario_params import conditions_for
 from lafr_mjx.types import CONTROL_DT
 
 if TYPE_CHECKING:
+    from collections.abc import Mapping
+
+    from lafr_mjx.plant.plugins import Plugin
     from lafr_mjx.plant.scenario import Scenario
     from lafr_mjx.plant.vehicle import Vehicle
     from lafr_mjx.tasks import Task
@@ -40,9 +43,10 @@ def fly_in_a_row(
     time_scale: float,
     flights: int,
     seed: int,
+    plugins: Mapping[str, Plugin] = {},
 ) -> Results:
     """Several flights of one vehicle."""
-    plant = Plant(vehicle, scenario.drawn(seed), fans=task.fans, engine=engine)
+    plant = Plant(vehicle, scenario.drawn(seed), fans=task.fans, engine=engine, plugins=plugins)
     controller = geometric_controller(vehicle.limits)
     run, metrics, ends = plant.start(seed), [], []
     for _ in range(flights):
@@ -62,6 +66,7 @@ def fly_plants(
     time_scale: float,
     plants: int,
     seed: int,
+    plugins: Mapping[str, Plugin] = {},
 ) -> Results:
     """One flight of each of many plants drawn from a randomised scenario, as batches."""
     compilation_cache.enable()
@@ -87,7 +92,10 @@ def fly_plants(
     for start in range(0, plants, chunk):
         indices = [min(i, plants - 1) for i in range(start, start + chunk)]
         conditions = stack(
-            [conditions_for(vehicle, scenario.drawn(seed, i), 0, task.fans) for i in indices]
+            [
+                conditions_for(vehicle, scenario.drawn(seed, i), 0, task.fans, plugins)
+                for i in indices
+            ]
         )
         keys = jax.vmap(lambda i: jax.random.fold_in(jax.random.key(seed), i))(jnp.array(indices))
         rollouts = jax.tree.map(np.asarray, fly_all(conditions, keys))

@@ -9,7 +9,7 @@ from dataclasses import asdict, dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Literal
 
-from tyro.conf import Positional
+from tyro.conf import Positional, UseAppendAction
 
 from lafr_mjx.errors import InputError, RunError
 from lafr_mjx.output import check_writable, print_table, write_json
@@ -52,6 +52,8 @@ class Fly:
     """Fly that many plants of a randomised scenario as one batch."""
     seed: int = 0
     """Seed of noise, gusts and drawn plants."""
+    plugins: UseAppendAction[tuple[str, ...]] = ()
+    """A plugin of your own: NAME=FILE.py:CLASS(PARAMETER=VALUE, ...); may be repeated."""
     json: Path | None = None
     """Write the figures there, too."""
 
@@ -91,10 +93,12 @@ class Fly:
             )
         started = time.monotonic()
         from lafr_mjx.commands import flights
+        from lafr_mjx.plant import user_plugins
 
         make = flights.fly_plants if self.plants > 1 else flights.fly_in_a_row
         count = self.plants if self.plants > 1 else self.flights
-        results, reasons = make(vehicle, task, scenario, self.engine, scale, count, self.seed)
+        own = user_plugins.build(self.plugins)
+        results, reasons = make(vehicle, task, scenario, self.engine, scale, count, self.seed, own)
         wall_s = time.monotonic() - started
         if say is not None:
             self._tell(task, results, reasons, wall_s)

@@ -42,6 +42,8 @@ def test_the_plugin_is_flown_with_and_named(run, plugin, tmp_path):
     assert run.config["run"]["plugins"] == [plugin]
     still = lm.adapt("figure8", iterations=1, out=tmp_path / "still", **FLY)
     assert run.table["rmse_m"][0] > 1.2 * still.table["rmse_m"][0]
+    blown, calm = (lm.fly("figure8", plugins=own, **FLY)["rmse_m"] for own in ([plugin], []))
+    assert blown > 1.2 * calm
 
 
 def test_a_study_flies_the_same_with_the_same_plugin(run, plugin, tmp_path):

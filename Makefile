@@ -4,8 +4,6 @@ PYTHON ?= python3
 VENV ?= .venv
 BIN := $(VENV)/bin
 STAMPS := $(VENV)/.stamps
-# A run never overwrites another one, so each demo gets a folder of its own.
-DEMO := runs/demo-$(shell date +%Y%m%d-%H%M%S)
 
 .DEFAULT_GOAL := help
 .PHONY: help demo reproduce reproduce-quick test test-all lint docs format clean test-hil test-hil-quick soak
@@ -38,14 +36,7 @@ $(STAMPS)/dev: $(STAMPS)/user
 	@touch $@
 
 demo: $(STAMPS)/user
-	@echo "Twelve flights with learning after each, then a video: about 5 minutes on two cores."
-	$(BIN)/lafr-mjx adapt figure8 --scenario wind5 --out $(DEMO)
-	@if $(BIN)/lafr-mjx view $(DEMO) --video $(DEMO)/video.mp4 --strobe $(DEMO)/strobe.png; then \
-		echo "Watch the video $(DEMO)/video.mp4 and look at $(DEMO)/strobe.png"; \
-	else \
-		echo "The run is complete, without pictures. When what is named above is installed:"; \
-		echo "$(BIN)/lafr-mjx view $(DEMO) --video $(DEMO)/video.mp4 --strobe $(DEMO)/strobe.png"; \
-	fi
+	$(BIN)/lafr-mjx demo
 
 # The bounds need CasADi.
 $(STAMPS)/bounds: $(STAMPS)/user

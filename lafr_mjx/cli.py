@@ -21,6 +21,7 @@ from lafr_mjx.commands.bench_fit import BenchFit
 from lafr_mjx.commands.bench_plant import BenchPlant
 from lafr_mjx.commands.bounds import Bounds
 from lafr_mjx.commands.check_claims import CheckClaims
+from lafr_mjx.commands.demo import Demo
 from lafr_mjx.commands.fit import Fit
 from lafr_mjx.commands.fly import Fly
 from lafr_mjx.commands.listing import List
@@ -33,6 +34,8 @@ from lafr_mjx.help_texts import readable
 _DESCRIPTION = """Learn agile quadrotor flight while flying.
 
 lafr-mjx list
+
+lafr-mjx demo
 
 lafr-mjx adapt figure8 --scenario wind5
 
@@ -59,7 +62,8 @@ lafr-mjx --version
 
 
 _COMMANDS = {
-    "ablate": Ablate, "adapt": Adapt, "bounds": Bounds, "check-claims": CheckClaims, "fly": Fly,
+    "ablate": Ablate, "adapt": Adapt, "bounds": Bounds, "check-claims": CheckClaims, "demo": Demo,
+    "fly": Fly,
     "fit": Fit, "list": List, "report": Report, "reproduce": Reproduce, "view": View,
 }  # fmt: skip
 _BENCHMARKS = {"plant": BenchPlant, "ablate": BenchAblate, "fit": BenchFit}

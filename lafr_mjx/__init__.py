@@ -21,7 +21,7 @@ if TYPE_CHECKING:
     from lafr_mjx.control.controller import Controller
     from lafr_mjx.control.policy import Policy
     from lafr_mjx.errors import InputError, RunError
-    from lafr_mjx.learner.adapt import Plant
+    from lafr_mjx.learner.loop import Plant
     from lafr_mjx.plant.plugins import (
         ActuatorPlugin,
         AirPlugin,
@@ -59,7 +59,7 @@ _WHERE = {
     "ForcePlugin": "plant.plugins",
     "SensePlugin": "plant.plugins",
     "Controller": "control.controller",
-    "Plant": "learner.adapt",
+    "Plant": "learner.loop",
     "Policy": "control.policy",
     "InputError": "errors",
     "RunError": "errors",

@@ -7,17 +7,17 @@ the runs of a study have in common, and the arguments of `lafr_mjx.adapt`.
 from __future__ import annotations
 
 import shlex
-from dataclasses import asdict, dataclass, fields
+from dataclasses import asdict, dataclass, fields, replace
 from typing import Any, Literal, get_args, get_origin, get_type_hints
 
 from tyro.conf import Positional, UseAppendAction  # noqa: TC002 (read at run time)
 
+from lafr_mjx import parts
 from lafr_mjx.errors import InputError
 
 MethodName = Literal["ours", "baseline", "lotf", "anchor-only", "residual-only", "geometric"]
-TimeScalingName = Literal["verified", "paper", "hold"]
-Features = Literal["default", "paper", "body"]
 EngineName = Literal["mjx", "freebody"]
+ENGINES = get_args(EngineName)
 
 _RANGES = {
     "iterations": (1, 1000),
@@ -25,7 +25,7 @@ _RANGES = {
     "plant": (0, 2**31 - 1),
     "horizon": (5, 200),  # beyond, programs take minutes to compile
 }
-_LATER = ("features", "horizon", "plugins")  # what runs of earlier versions do not say
+_LATER = ("features", "horizon", "plugins", "policy")  # what runs of earlier versions do not say
 
 
 class Usual(int):
@@ -44,11 +44,15 @@ class RunSpec:
     """Name of a shipped vehicle, or path of a vehicle profile."""
     method: MethodName = "ours"
     """Which parts of the method are on; 'geometric' is the classical controller."""
-    ats: TimeScalingName = "verified"
-    """How the time scale is chosen: verified in the model first, as printed, or never changed."""
-    features: Features = "default"
-    """Inputs of the learned residual: in the world frame with learned lag, the paper's, or in the
-    body frame (learns from less flight)."""
+    ats: str = "verified"
+    """How the time scale is chosen: verified in the model first, as printed (paper), never changed
+    (hold), or by a rule of your own: FILE.py:CLASS(...)."""
+    features: str = "default"
+    """Inputs of the learned residual: in the world frame with learned lag (default), the paper's,
+    in the body frame (body: learns from less flight), or your own: FILE.py:CLASS(...)."""
+    policy: str = "mlp"
+    """What is trained: the paper's network (mlp), one of your own, FILE.py:CLASS(...), or the
+    policy.npz of another run, to go on from."""
     iterations: int = Usual(12)
     """Flights, each followed by learning."""
     seed: int = 0
@@ -57,8 +61,9 @@ class RunSpec:
     """Which plant of a randomised scenario, drawn with the seed."""
     horizon: int = 30
     """Length of the simulated flights that the policy is trained on [steps of 20 ms]."""
-    engine: EngineName = "mjx"
-    """Physics: any vehicle, or the fast step for one rigid body (the same motion)."""
+    engine: str = "mjx"
+    """Physics: for any vehicle (mjx), the fast step for one rigid body (freebody: the same motion),
+    or a plant of your own: FILE.py:CLASS(...)."""
     plugins: UseAppendAction[tuple[str, ...]] = ()
     """A plugin of your own: NAME=FILE.py:CLASS(PARAMETER=VALUE, ...); may be repeated."""
 
@@ -89,8 +94,37 @@ class RunSpec:
             value = getattr(self, field.name)
             if allowed := _allowed_instead(field.name, value):
                 raise InputError(f"--{field.name} {value}: must be {allowed}")
+        for kind in (parts.TIME_SCALING, parts.RESIDUAL, parts.NETWORK):
+            text = getattr(self, kind.option)
+            if not (kind is parts.NETWORK and text.endswith(".npz")):
+                parts.check_name(kind, text)
+        if self.engine not in (*ENGINES, "hil"):
+            if not parts.parse("engine", self.engine).source:
+                raise InputError(
+                    f"--engine {self.engine}: must be one of {', '.join(ENGINES)}, or a plant of "
+                    f"your own as FILE.py:CLASS(PARAMETER=VALUE, ...)"
+                )
+            if self.plugins:
+                raise InputError("--plugins: are effects of our own plant; --engine names another")
         if self.ats == "paper" and self.method == "geometric":
             raise InputError("--ats paper: differentiates a policy; 'geometric' has none")
+        if self.policy != RunSpec.policy and self.method == "geometric":
+            raise InputError(f"--policy {self.policy}: 'geometric' trains none")
+
+    def located(self) -> RunSpec:
+        """The same with the full paths of a user's own parts: a run may go on from anywhere."""
+        keys = ("ats", "features", "policy", "engine")
+        full = {key: parts.located(key, getattr(self, key)) for key in keys}
+        return replace(self, **full)
+
+    def variant(self) -> str:
+        """What is not usual about its parts, for the name of a folder."""
+        words = [f"horizon{self.horizon}"] if self.horizon != RunSpec.horizon else []
+        for key in ("features", "policy", "engine"):
+            if getattr(self, key) not in (getattr(RunSpec, key), *ENGINES, "hil"):
+                words.append(parts.label(getattr(self, key)))
+        rule = [parts.label(self.ats)] if self.ats != RunSpec.ats else []
+        return "".join(f"-{word}" for word in (*rule, *words))
 
     def table(self) -> dict[str, Any]:
         """The table `run` of a configuration."""
@@ -100,12 +134,8 @@ class RunSpec:
     @property
     def name(self) -> str:
         """Name of its folder among runs of one experiment."""
-        rule = "" if self.ats == "verified" else f"-{self.ats}"
         plant = f"-plant{self.plant}" if (self.scenario or "").startswith("randomised") else ""
-        horizon = "" if self.horizon == RunSpec.horizon else f"-horizon{self.horizon}"
-        inputs = "" if self.features == "default" else f"-{self.features}"
-        method = f"{self.method}{rule}{horizon}{inputs}"
-        return f"{self.task}-{self.scenario}-{method}-seed{self.seed}{plant}"
+        return f"{self.task}-{self.scenario}-{self.method}{self.variant()}-seed{self.seed}{plant}"
 
     @property
     def command(self) -> str:
@@ -134,4 +164,6 @@ def _allowed_instead(key: str, value: Any) -> str:
         whole = isinstance(value, int) and not isinstance(value, bool) and low <= value <= high
         return "" if whole else f"a whole number from {low} to {high}"
     own = key == "scenario" and value is None
-    return "" if own or isinstance(value, str) else "text: a shipped name, or the path of a file"
+    if own or isinstance(value, str):
+        return ""
+    return "text: a shipped name, or the path of a file"

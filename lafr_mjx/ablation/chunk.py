@@ -11,10 +11,11 @@ from lafr_mjx.output import counted
 if TYPE_CHECKING:
     from collections.abc import Callable, Sequence
 
-    from lafr_mjx.ablation.batched_adaptation import BatchedAdaptation
     from lafr_mjx.ablation.plan import Plan, Run
-    from lafr_mjx.learner.improve import Sizes
+    from lafr_mjx.learner.improve import LearnerSettings, Sizes
+    from lafr_mjx.learner.loop import Adaptation, Flown
     from lafr_mjx.plant.scenario import Scenario
+    from lafr_mjx.plant.vehicle import Vehicle
     from lafr_mjx.run_spec import RunSpec
     from lafr_mjx.tasks import Task
     from lafr_mjx.types import Rollout
@@ -23,6 +24,15 @@ ON_ACCELERATOR = 64
 """Runs per accelerator at once, by default."""
 
 _GEOMETRIC = "geometric"
+
+
+class Member(NamedTuple):
+    """One run of a batch, by what may differ between runs."""
+
+    scenario: Scenario  # drawn: without ranges
+    settings: LearnerSettings
+    policy: Any  # flies first; None: the classical controller
+    seed: int
 
 
 class Chunk(NamedTuple):
@@ -83,41 +93,89 @@ def fly_chunk(
     """Fly all runs of a chunk to their ends; `told` hears of flights that were made."""
     import jax
 
-    from lafr_mjx.ablation.batched_adaptation import BatchedAdaptation, Common, Member
-    from lafr_mjx.control.geometric import geometric_controller
+    from lafr_mjx.adaptation.record import record_of
     from lafr_mjx.learner import methods
-    from lafr_mjx.plant import user_plugins
+    from lafr_mjx.metrics import flight_metrics
     from lafr_mjx.plant.vehicle import load_vehicle
 
     common = chunk.specs[0]  # but for scenario, method, seed and plant
+    sizes = chunk.sizes._replace(horizon=common.horizon)
     vehicle = load_vehicle(common.vehicle)
-    classical = geometric_controller(vehicle.limits)
     members = [
         Member(
-            scenario, methods.settings_of(spec.method, spec.features),
-            classical if spec.method == _GEOMETRIC else chunk.policies[spec.seed], spec.seed,
+            scenario, methods.settings_of(spec.method, spec.features, spec.ats),
+            None if spec.method == _GEOMETRIC else chunk.policies[spec.seed], spec.seed,
         )
         for scenario, spec in zip(chunk.scenarios, chunk.specs, strict=True)
     ]  # fmt: skip
-    sizes = chunk.sizes._replace(horizon=common.horizon)
-    plugins = user_plugins.build(common.plugins)
-    shared = Common(vehicle, chunk.task, common.engine, common.ats, sizes, common.features, plugins)
-    batch = BatchedAdaptation(
-        shared, members, devices=min(devices or len(jax.devices()), chunk.size), size=chunk.size
-    )
+    batch = batch_of(
+        vehicle, chunk.task, common, members, sizes=sizes, size=chunk.size,
+        devices=min(devices or len(jax.devices()), chunk.size),
+    )  # fmt: skip
     kept = {number % common.iterations for number in chunk.keep if number < common.iterations}
     flown = [FlownRun(name, [], {}) for name in chunk.names]
     for number in range(common.iterations):
-        records, rollouts = _step(batch)
-        for run, record, rollout in zip(flown, records, rollouts, strict=True):
-            run.iterations.append(record)
+        for run, one in zip(flown, _step(batch), strict=False):
+            metrics = flight_metrics(one.rollout, chunk.task, vehicle.limits)
+            run.iterations.append(record_of(metrics, one, number))
             if number in kept:
-                run.flights[number] = rollout
+                run.flights[number] = one.rollout
         told(len(members))
     return flown
 
 
-def _step(batch: BatchedAdaptation) -> tuple[list[dict[str, Any]], list[Rollout]]:
+def batch_of(
+    vehicle: Vehicle,
+    task: Task,
+    common: RunSpec,
+    members: Sequence[Member],
+    *,
+    sizes: Sizes,
+    size: int = 0,
+    devices: int = 1,
+) -> Adaptation:
+    """Runs as one batch.
+
+    Args:
+        vehicle: of all.
+        task: of all.
+        common: what they share: engine, features, plugins.
+        members: the runs.
+        sizes: effort of the learning.
+        size: runs that the program is made for, if more than there are: the rest is filled up,
+            so that the last batch of many needs no program of its own.
+        devices: of JAX, over which they are split.
+    """
+    from lafr_mjx.adaptation.job import own_plant
+    from lafr_mjx.control.geometric import geometric_controller
+    from lafr_mjx.learner import loop
+    from lafr_mjx.plant import user_plugins
+    from lafr_mjx.plant.fleet import Fleet
+    from lafr_mjx.run_spec import ENGINES
+
+    whole = -(-max(size, len(members)) // devices) * devices
+    members = [*members, *[members[-1]] * (whole - len(members))]
+    own = common.engine not in ENGINES
+    plants = loop.OneByOne(
+        [own_plant(common.engine) for _ in members], [m.seed for m in members]
+    ) if own else Fleet(
+        vehicle, [m.scenario for m in members], [m.seed for m in members], fans=task.fans,
+        engine=common.engine, plugins=user_plugins.build(common.plugins),  # type: ignore[arg-type]
+        devices=devices,
+    )  # fmt: skip
+    starts: dict[Any, Any] = {}  # runs with one seed and one policy begin alike
+    for m in members:
+        if (m.seed, id(m.policy)) not in starts:
+            policy = geometric_controller(vehicle.limits) if m.policy is None else m.policy
+            starts[m.seed, id(m.policy)] = loop.start(
+                policy, task.start_time_scale, m.seed, m.settings, common.features
+            )
+    states = [starts[m.seed, id(m.policy)] for m in members]
+    settings = [m.settings for m in members]
+    return loop.Adaptation(task, plants, states, settings, sizes=sizes, devices=devices)
+
+
+def _step(batch: Adaptation) -> list[Flown]:
     import jax
 
     try:
@@ -126,7 +184,7 @@ def _step(batch: BatchedAdaptation) -> tuple[list[dict[str, Any]], list[Rollout]
         if "RESOURCE_EXHAUSTED" not in str(error):
             raise
         raise RunError(
-            f"a chunk of {counted(len(batch.members), 'run')} does not fit the memory; what is "
+            f"a chunk of {counted(len(batch.time_scales), 'run')} does not fit the memory; what is "
             f"finished is stored: go on with a smaller --chunk"
         ) from error
 

@@ -11,8 +11,8 @@ from lafr_mjx.ablation.sweep import Point, Sweep
 from lafr_mjx.adaptation.job import AdaptationJob, full_path
 from lafr_mjx.errors import InputError
 from lafr_mjx.learner import methods
-from lafr_mjx.learner.adapt import check_duration
 from lafr_mjx.learner.improve import Sizes
+from lafr_mjx.learner.loop import check_duration
 from lafr_mjx.plant import user_plugins
 from lafr_mjx.plant.engine import build_engine
 from lafr_mjx.plant.vehicle import Vehicle, load_vehicle
@@ -68,7 +68,7 @@ class Asked:
     sizes: Sizes = field(default_factory=Sizes)  # of the learner's batches and steps
 
 
-SHARED = ("iterations", "ats", "engine", "vehicle", "features", "horizon", "plugins")
+SHARED = ("iterations", "ats", "engine", "vehicle", "features", "policy", "horizon", "plugins")
 """Keys of a run that all runs of an ablation have in common."""
 
 
@@ -187,7 +187,7 @@ def blocks_of(
 def _check(asked: Asked) -> None:
     for block in asked.blocks:
         for method in block.methods:
-            methods.settings_of(method, asked.common.features)
+            methods.settings_of(method, asked.common.features, asked.common.ats)
             replace(asked.common, method=method).check()  # type: ignore[arg-type]
     if not asked.blocks or not all(b.methods and b.scenarios for b in asked.blocks):
         raise InputError("nothing to fly: give at least one task, scenario and method")

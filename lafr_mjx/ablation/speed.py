@@ -54,12 +54,10 @@ def _here(batch: int, engine: Any, devices: int, rounds: int, chunk: int) -> Mea
         chunks.use_all_cores(devices or None)
     import jax
 
-    from lafr_mjx.ablation.batched_adaptation import BatchedAdaptation, Common, Member
     from lafr_mjx.ablation.plan import Asked, Block, Plan
     from lafr_mjx.ablation.work import base_policies
     from lafr_mjx.compile_timer import CompileTimer
-    from lafr_mjx.learner import adapt, methods
-    from lafr_mjx.plant.plant import Plant
+    from lafr_mjx.learner import methods
     from lafr_mjx.run_spec import RunSpec
 
     block = Block(_TASK, (_SCENARIO,), (_METHOD,))
@@ -71,26 +69,18 @@ def _here(batch: int, engine: Any, devices: int, rounds: int, chunk: int) -> Mea
     count = min(devices or len(jax.devices()), len(jax.devices()), max(batch, 1))
     size = min(chunk or chunks.usual_size(batch, count), batch) if batch else 1
 
-    if batch == 0:
-        scenario = plan.scenario(plan.runs[0])
-        plant = Plant(plan.vehicle, scenario, fans=task.fans, engine=engine)
-        run, state = plant.start(_SEED), adapt.start(policy, task.start_time_scale, _SEED)
+    members = [chunks.Member(plan.scenario(r), settings, policy, r.seed) for r in plan.runs]
+    batches = [
+        chunks.batch_of(
+            plan.vehicle, task, plan.asked.common, members[i : i + size],
+            sizes=plan.asked.sizes, size=size, devices=count if batch else 1,
+        )
+        for i in range(0, len(members), size)
+    ]  # fmt: skip
 
-        def step() -> None:
-            nonlocal run, state
-            run, state, _ = adapt.iterate(plant, run, state, task, settings)
-            jax.block_until_ready(state)
-    else:
-        common = Common(plan.vehicle, task, engine)
-        members = [Member(plan.scenario(r), settings, policy, r.seed) for r in plan.runs]
-        batches = [
-            BatchedAdaptation(common, members[i : i + size], devices=count, size=size)
-            for i in range(0, batch, size)
-        ]
-
-        def step() -> None:
-            for part in batches:
-                part.step()
+    def step() -> None:
+        for part in batches:
+            part.step()
 
     with CompileTimer() as compiling:
         step()

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
 from typing import TYPE_CHECKING, Any, Protocol
 
 from lafr_mjx.ablation.chunk import Chunk, FlownRun, chunk_of, fly_chunk, split
@@ -39,7 +40,7 @@ def base_policies(
     import numpy as np
 
     from lafr_mjx import compilation_cache
-    from lafr_mjx.learner import pretrain
+    from lafr_mjx.adaptation.first_policy import first_policy
 
     compilation_cache.enable()
     found: dict[str, dict[int, Any]] = {run.spec.task: {} for run in runs}
@@ -49,9 +50,8 @@ def base_policies(
         if told is not None:
             told.training(task_name, seed)
         task = plan.tasks[task_name]
-        policy, _ = pretrain.base_policy(
-            task.path, plan.vehicle.limits, task.start_time_scale, seed
-        )
+        spec = replace(plan.asked.common, seed=seed)
+        policy, _ = first_policy(spec, task, plan.vehicle.limits)
         found[task_name][seed] = jax.tree.map(np.asarray, policy)
     return found
 

@@ -4,27 +4,25 @@ from __future__ import annotations
 
 import hashlib
 import json
-import time
 from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Protocol
 
 import jax
 
-from lafr_mjx import compilation_cache
+from lafr_mjx import batching, compilation_cache, parts
+from lafr_mjx.adaptation.first_policy import first_policy, network_of
 from lafr_mjx.adaptation.record import record_of
-from lafr_mjx.control.geometric import geometric_controller
-from lafr_mjx.control.policy import Policy
 from lafr_mjx.control.policy_file import save_policy
 from lafr_mjx.errors import InputError
-from lafr_mjx.learner import adapt, methods, pretrain
+from lafr_mjx.learner import loop, methods
 from lafr_mjx.learner.improve import Sizes
 from lafr_mjx.metrics import flight_metrics
 from lafr_mjx.plant import user_plugins
-from lafr_mjx.plant.plant import Plant, PlantRun
+from lafr_mjx.plant.fleet import Fleet
 from lafr_mjx.plant.scenario import Scenario, load_scenario
 from lafr_mjx.plant.vehicle import Vehicle, load_vehicle
-from lafr_mjx.run_spec import RunSpec
+from lafr_mjx.run_spec import ENGINES, RunSpec
 from lafr_mjx.runs import carried_files
 from lafr_mjx.tasks import Task, load_task
 from lafr_mjx.toml_table import Table
@@ -70,15 +68,22 @@ class AdaptationJob:
         vehicle = load_vehicle(spec.vehicle)
         task = load_task(spec.task, vehicle.limits)
         if not (spec.engine == "hil" and spec.method == "geometric"):  # there nothing is learned
-            adapt.check_duration(task)
+            loop.check_duration(task)
+        if spec.engine not in (*ENGINES, "hil") and spec.scenario not in (None, task.scenario):
+            raise InputError(
+                f"--scenario {spec.scenario}: is of our own plant; --engine names another"
+            )
         spec = replace(spec, scenario=spec.scenario or task.scenario)
         # Files of the user's are remembered by their full path: a run may go on from anywhere.
         spec = replace(spec, **{r: full_path(getattr(spec, r)) for r in carried_files.ROLES})
         spec = replace(spec, plugins=tuple(map(user_plugins.located, spec.plugins)))
         scenario = load_scenario(str(spec.scenario)).drawn(spec.seed, spec.plant)
         user_plugins.build(spec.plugins)
-        methods.settings_of(spec.method, spec.features)
-        return AdaptationJob(spec, task, scenario, vehicle, carried_files.carried(spec.table()))
+        spec = spec.located()
+        job = AdaptationJob(spec, task, scenario, vehicle, carried_files.carried(spec.table()))
+        job.settings()
+        job.digests()
+        return job
 
     @staticmethod
     def from_config(config: dict[str, Any]) -> AdaptationJob:
@@ -105,6 +110,9 @@ class AdaptationJob:
         numbers = (vehicle.mass, vehicle.inertia, vehicle.frame, vehicle.rotor_positions)
         profile = (vehicle.rotors, vehicle.limits, vehicle.rate_loop, vehicle.drag, vehicle.battery)
         own = {"plugins": user_plugins.digest(self.spec.plugins)} if self.spec.plugins else {}
+        for key in ("ats", "features", "policy", "engine"):
+            if digest := parts.own_digest(key, getattr(self.spec, key)):
+                own[key] = digest
         return own | {
             "task": _digest(task.path, task.ramp_s, task.error_threshold_m, task.fans),
             "scenario": _digest(self.scenario.settings, self.scenario.changes),
@@ -131,25 +139,22 @@ class AdaptationJob:
                 "limits_low": [float(x) for x in self.vehicle.limits.low],
                 "limits_high": [float(x) for x in self.vehicle.limits.high],
             },
-            "learner": _plain(self._settings()._asdict()),
+            "learner": _plain(self.settings()._asdict()),
         }
 
-    def _settings(self) -> LearnerSettings:
-        return methods.settings_of(self.spec.method, self.spec.features)
+    def settings(self) -> LearnerSettings:
+        """Of the learner."""
+        return methods.settings_of(self.spec.method, self.spec.features, self.spec.ats)
 
-    def _first_policy(self, report: Report, seed: int) -> Any:
-        if self.spec.method == "geometric":
-            report.ready("The classical controller flies as it is; only the model is learned.")
-            return geometric_controller(self.vehicle.limits)
-        started = time.monotonic()
-        policy, cached = pretrain.base_policy(
-            self.task.path, self.vehicle.limits, self.task.start_time_scale, seed
-        )
-        jax.block_until_ready(policy)
-        seconds = time.monotonic() - started
-        where = "from the cache" if cached else f"trained in {seconds:.0f} s"
-        report.ready(f"Base policy: {where}.")
-        return policy
+    def _plants(self) -> loop.Plants:
+        """What flies: our own simulated drone, or a plant of the user's."""
+        spec = self.spec
+        if spec.engine not in ENGINES:
+            return loop.OneByOne([own_plant(spec.engine)], [spec.seed])
+        return Fleet(
+            self.vehicle, [self.scenario], [spec.seed], fans=self.task.fans,
+            engine=spec.engine, plugins=user_plugins.build(spec.plugins),
+        )  # fmt: skip
 
     def check_resumable(self, folder: RunFolder) -> None:
         """Refuse to go on where flights would be lost; people delete checkpoints to save space."""
@@ -171,41 +176,44 @@ class AdaptationJob:
         if self._complete(folder):
             return
         compilation_cache.enable()
-        spec, seed = self.spec, self.spec.seed
-        plant = Plant(
-            self.vehicle, self.scenario, fans=self.task.fans, engine=spec.engine,
-            plugins=user_plugins.build(spec.plugins),
-        )  # fmt: skip
-        settings = self._settings()
-        sizes = Sizes(horizon=spec.horizon)
-        policy = self._first_policy(report, seed)
-        run = plant.start(seed)
-        state = adapt.start(policy, self.task.start_time_scale, seed, spec.features)
+        spec, settings = self.spec, self.settings()
+        policy, where = first_policy(spec, self.task, self.vehicle.limits)
+        report.ready(where)
+        network = network_of(spec.policy)
+        state = loop.start(policy, self.task.start_time_scale, spec.seed, settings, spec.features)
+        run = loop.Adaptation(
+            self.task, self._plants(), [state], [settings], sizes=Sizes(horizon=spec.horizon)
+        )
         done = 0
-        stored = folder.load_checkpoint((run.state, state))
+        stored = folder.load_checkpoint((run.plants.state, run.state))
         if stored is not None:
-            last, (plant_state, state) = stored
+            last, (run.plants.state, run.state) = stored
             done = last + 1
-            run = PlantRun(plant_state, done)
             folder.truncate_after(last)
         else:
             folder.truncate_after(-1)
         for iteration in range(done, spec.iterations):
             report.before(iteration)
-            started = time.monotonic()
-            run, state, flown = adapt.iterate(
-                plant, run, state, self.task, settings, sizes,
-                rule=spec.ats, stage=report.stage,
-            )  # fmt: skip
-            jax.block_until_ready(state)
+            (flown,) = run.step(report.stage)
             metrics = flight_metrics(flown.rollout, self.task, self.vehicle.limits)
-            record = record_of(metrics, flown, iteration, time.monotonic() - started)
-            folder.save_rollout(iteration, jax.device_get(flown.rollout))
+            record = record_of(metrics, flown, iteration)
+            folder.save_rollout(iteration, flown.rollout)
             folder.append_iteration(record)
-            folder.save_checkpoint(iteration, (run.state, state))
-            if isinstance(state.policy, Policy):
-                save_policy(folder.path / "policy.npz", state.policy)
+            folder.save_checkpoint(iteration, (run.plants.state, run.state))
+            if spec.method != "geometric":
+                learned = batching.row(jax.device_get(run.state.policy), 0)
+                save_policy(folder.path / "policy.npz", learned, network)
             report.after(record)
+
+
+def own_plant(text: str) -> loop.Plant:
+    """A user's plant, see `parts`."""
+    named = parts.parse("engine", text)
+    plant = parts.called("engine", text, parts.own_class("engine", text, named), named.values)
+    for name in ("start", "fly"):
+        if not callable(getattr(plant, name, None)):
+            raise InputError(f"--engine {text}: has no '{name}': it is no plant")
+    return plant
 
 
 def full_path(name_or_path: str) -> str:

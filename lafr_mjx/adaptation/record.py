@@ -3,13 +3,14 @@
 from __future__ import annotations
 
 from dataclasses import asdict
-from typing import Any
+from typing import TYPE_CHECKING, Any
+
+if TYPE_CHECKING:
+    from lafr_mjx.learner.loop import Flown
 
 
-def record_of(metrics: Any, flown: Any, iteration: int, wall_s: float) -> dict[str, Any]:
+def record_of(metrics: Any, flown: Flown, iteration: int) -> dict[str, Any]:
     """One line of `iterations.jsonl`."""
-    from lafr_mjx.learner.ats_verified import BOUND_NAMES
-
     progress = flown.progress
     figures = asdict(metrics)
     return {
@@ -27,12 +28,11 @@ def record_of(metrics: Any, flown: Any, iteration: int, wall_s: float) -> dict[s
         "landmark_miss_m": figures["landmark_miss_m"],
         "residual_loss": float(progress.residual_loss),
         "predicted_peak_error_m": flown.predicted_error,
-        "bound_by": BOUND_NAMES[int(progress.bound_by)],
-        "inflation": float(progress.inflation),
-        "trust_region": float(progress.trust),
+        "bound_by": flown.outcome,
+        **{key: float(value) for key, value in progress.notes.items()},
         "new_policy": bool(progress.new_policy),
         "candidates": [float(x) for x in progress.candidates],
         "candidate_nominal_errors_m": [float(x) for x in progress.nominal_errors],
         "candidate_stressed_errors_m": [float(x) for x in progress.stressed_errors],
-        "wall_s": wall_s,
+        "wall_s": flown.wall_s,
     }

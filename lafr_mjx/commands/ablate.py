@@ -11,7 +11,7 @@ from tyro.conf import Positional, UseAppendAction
 
 from lafr_mjx.errors import InputError
 from lafr_mjx.output import check_writable, counted, print_table, write_json
-from lafr_mjx.run_spec import EngineName, Features, RunSpec, TimeScalingName
+from lafr_mjx.run_spec import RunSpec
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
@@ -65,14 +65,16 @@ class Ablate:
     """The paper's simulations: five methods on the figure-8, ours elsewhere."""
     iterations: int = RunSpec.iterations
     """Flights of each run, each followed by learning."""
-    ats: TimeScalingName = RunSpec.ats
+    ats: str = RunSpec.ats
     """How the time scale is chosen, as for adapt."""
-    features: Features = RunSpec.features
+    features: str = RunSpec.features
     """Inputs of the learned residual, as for adapt."""
+    policy: str = RunSpec.policy
+    """What is trained, as for adapt."""
     horizon: int = RunSpec.horizon
     """Length of the simulated flights that policies are trained on [steps of 20 ms]."""
-    engine: EngineName = RunSpec.engine
-    """Physics: any vehicle, or the fast step for one rigid body (the same motion)."""
+    engine: str = RunSpec.engine
+    """Physics, as for adapt."""
     plugins: UseAppendAction[tuple[str, ...]] = ()
     """A plugin of your own, as for adapt; may be repeated."""
     vehicle: str = "lafr192"
@@ -183,7 +185,7 @@ class Ablate:
             common=RunSpec(
                 vehicle=full_path(self.vehicle),
                 **{key: getattr(self, key) for key in plans.SHARED if key != "vehicle"},
-            ),
+            ).located(),
             sizes=self.sizes or plans.Sizes(),
         )
 

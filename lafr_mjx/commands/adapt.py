@@ -87,10 +87,7 @@ class Adapt(RunSpec):
         from lafr_mjx.runs.run_folder import RunFolder
 
         spec = job.spec
-        name = f"{job.task.name}-{job.scenario.name}-{spec.method}-{spec.seed}"
-        name += "" if spec.ats == "verified" else f"-{spec.ats}"
-        name += "" if spec.horizon == RunSpec.horizon else f"-horizon{spec.horizon}"
-        name += "" if spec.features == "default" else f"-{spec.features}"
+        name = f"{job.task.name}-{job.scenario.name}-{spec.method}-{spec.seed}{spec.variant()}"
         with RunFolder.create(self.out or Path("runs") / name, job.config()) as folder:
             return self._work(folder, job)
 

@@ -43,6 +43,25 @@ class GeometricController(NamedTuple):
         """Integrated position error [3]."""
         return namespace(self.lead_s).zeros(3)
 
+    def resume(self, commands: Array) -> Array:
+        """The commands do not tell the integrated error."""
+        del commands
+        return self.start()
+
+    def sent(self, memory: Array, command: Array) -> Array:
+        """What was sent is not remembered."""
+        del command
+        return memory
+
+    def trained(self) -> tuple[()]:
+        """Its gains are what they are."""
+        return ()
+
+    def with_trained(self, parameters: Any) -> GeometricController:
+        """The same."""
+        del parameters
+        return self
+
     def __call__(self, memory: Array, sensed: Sensed, references: Reference) -> tuple[Array, Array]:
         """One step of the control law."""
         state = sensed.state

@@ -1,4 +1,4 @@
-"""The learned policy: a network from observation to command, 2 × 256 as in the paper.
+"""The learned policy: a network from observation to command.
 
 Its output lies in the admissible set by construction: tanh maps onto the range of each axis,
 with zero at hover. It needs no JAX; under JAX the same code is traced.
@@ -6,13 +6,15 @@ with zero at hover. It needs no JAX; under JAX the same code is traced.
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, NamedTuple
+from functools import partial
+from typing import TYPE_CHECKING, Any, NamedTuple
 
 import numpy as np
 
-from lafr_mjx import mlp
+from lafr_mjx import parts
 from lafr_mjx.arrays import clip, namespace
 from lafr_mjx.control.observation import HISTORY, PREVIEW_S, SIZE, observe
+from lafr_mjx.errors import InputError
 from lafr_mjx.types import COMMAND_HOVER, CommandLimits, Reference, Sensed
 
 if TYPE_CHECKING:
@@ -24,9 +26,9 @@ _REACH = 1.3
 
 
 class Policy(NamedTuple):
-    """Parameters φ and the limits of its commands; implements the `Controller` protocol."""
+    """A network, whose weights are φ, and the limits of its commands; a `Learnable`."""
 
-    layers: tuple[mlp.Layer, ...]
+    network: Any  # see `control.controller.Network`
     limits: CommandLimits
 
     def preview_s(self) -> Array:
@@ -38,6 +40,10 @@ class Policy(NamedTuple):
         xp = namespace(self.limits.low)
         return xp.asarray(np.tile(COMMAND_HOVER, (HISTORY, 1)))
 
+    def resume(self, commands: Array) -> Array:
+        """The last commands [HISTORY, 4] of those that were given."""
+        return commands[:HISTORY]
+
     def __call__(self, memory: Array, sensed: Sensed, references: Reference) -> tuple[Array, Array]:
         """One command [4] from one sensed state."""
         xp = namespace(sensed.state.position, self.limits.low)
@@ -46,11 +52,23 @@ class Policy(NamedTuple):
         command = act(self, seen)
         return xp.concatenate([command[None], memory[:-1]]), command
 
+    def sent(self, memory: Array, command: Array) -> Array:
+        """The last commands as they were sent."""
+        return namespace(command, memory).concatenate([command[None], memory[1:]])
+
+    def trained(self) -> Any:
+        """The network."""
+        return self.network
+
+    def with_trained(self, parameters: Any) -> Policy:
+        """The same with another network."""
+        return self._replace(network=parameters)
+
 
 def act(policy: Policy, observation: Array) -> Array:
     """Command [..., 4] for an observation [..., SIZE]."""
     xp = namespace(observation, policy.limits.low)
-    output = mlp.apply(policy.layers, observation)
+    output = policy.network(observation)
     low, high = policy.limits.low, policy.limits.high
     # Each side of hover is scaled by its own range, so that zero output is hover. The kink in
     # the thrust's slope there is mild (9.81 below, 15.19 above).
@@ -61,8 +79,17 @@ def act(policy: Policy, observation: Array) -> Array:
     return clip(xp, command, low, high)
 
 
-def create_policy(rng: np.random.Generator, limits: CommandLimits, hidden: int = 256) -> Policy:
-    """An untrained policy: hovers, whatever it sees."""
-    layers = mlp.create(rng, (SIZE, hidden, hidden, 4), last_scale=0.01)
+def create_policy(rng: np.random.Generator, limits: CommandLimits, network: str = "mlp") -> Policy:
+    """An untrained policy, which hovers, whatever it sees.
+
+    Args:
+        rng: of its weights.
+        limits: of its commands.
+        network: a shipped network or one's own, see `parts`.
+    """
+    kind, values = parts.class_of(parts.NETWORK, network)
+    if not (callable(getattr(kind, "create", None)) and callable(kind)):
+        raise InputError(f"--policy {network}: {kind.__name__} has no 'create': it is no network")
+    made = parts.called("policy", network, partial(kind.create, rng, SIZE, 4), values)
     low, high = np.asarray(limits.low, np.float32), np.asarray(limits.high, np.float32)
-    return Policy(layers, CommandLimits(low, high))
+    return Policy(made, CommandLimits(low, high))

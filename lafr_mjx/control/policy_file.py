@@ -12,16 +12,15 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from lafr_mjx import mlp
+from lafr_mjx import mlp, parts
 from lafr_mjx.control import observation
-from lafr_mjx.control.policy import Policy
+from lafr_mjx.control.network_mlp import Mlp
+from lafr_mjx.control.policy import Policy, create_policy
 from lafr_mjx.errors import InputError
 from lafr_mjx.types import COMMAND_HOVER, COMMAND_SCALE, CONTROL_DT, CommandLimits
 
 if TYPE_CHECKING:
     from pathlib import Path
-
-_LAYERS = 3
 
 
 def contract() -> dict[str, object]:
@@ -39,24 +38,39 @@ def contract() -> dict[str, object]:
     }
 
 
-def save_policy(path: Path, policy: Policy) -> None:
+def save_policy(path: Path, policy: Policy, network: str = "mlp") -> None:
     """Write weights, limits and contract.
+
+    Args:
+        path: of the file.
+        policy: to be written.
+        network: what its network is called, see `parts`; needed to read one that is not shipped.
 
     Raises:
         InputError: `load_policy` would refuse it.
     """
-    layers = tuple(mlp.Layer(*(np.asarray(a, np.float32) for a in one)) for one in policy.layers)
-    limits = CommandLimits(*(np.asarray(a, np.float32) for a in policy.limits))
-    _check(path, layers, limits)
+    plain = parts.map_leaves(lambda leaf: np.asarray(leaf, np.float32), policy)
+    _check(path, plain)
     arrays: dict[str, Any] = {
-        "limits_low": limits.low,
-        "limits_high": limits.high,
+        "limits_low": plain.limits.low,
+        "limits_high": plain.limits.high,
         "contract": np.array(json.dumps(contract())),
     }
-    for i, layer in enumerate(layers):
-        arrays[f"weight{i}"], arrays[f"bias{i}"] = layer
+    if isinstance(plain.network, Mlp):
+        for i, layer in enumerate(plain.network.layers):
+            arrays[f"weight{i}"], arrays[f"bias{i}"] = layer
+    else:
+        arrays["network"] = np.array(network)
+        for i, leaf in enumerate(parts.leaves(plain.network)):
+            arrays[f"leaf{i}"] = leaf
     with path.open("wb") as file:
         np.savez(file, **arrays)  # type: ignore[arg-type]
+
+
+def stored_network(path: Path) -> str:
+    """What the network of a stored policy is called, see `parts`."""
+    with np.load(path, allow_pickle=False) as file:
+        return str(file["network"]) if "network" in file.files else "mlp"
 
 
 def load_policy(path: Path) -> Policy:
@@ -77,8 +91,13 @@ def load_policy(path: Path) -> Policy:
         raise InputError(f"{path}: cannot be read as a policy: {error}") from error
     try:
         given = json.loads(str(arrays["contract"]))
-        layers = tuple(mlp.Layer(arrays[f"weight{i}"], arrays[f"bias{i}"]) for i in range(_LAYERS))
         limits = CommandLimits(arrays["limits_low"], arrays["limits_high"])
+        if "network" not in arrays:
+            count = max(1, sum(name.startswith("weight") for name in arrays))
+            read = (mlp.Layer(arrays[f"weight{i}"], arrays[f"bias{i}"]) for i in range(count))
+            policy = Policy(Mlp(tuple(read)), limits)
+        else:
+            policy = _own_network(path, arrays, limits)
     except (KeyError, ValueError, RecursionError) as error:
         raise InputError(f"{path}: is not a policy: {error} is missing or wrong") from error
     if not isinstance(given, dict):
@@ -90,26 +109,28 @@ def load_policy(path: Path) -> Policy:
             f"{path}: was trained for another contract (differs in {', '.join(differing)}); "
             f"train it again with this version"
         )
-    _check(path, layers, limits)
-    return Policy(layers, limits)
+    _check(path, policy)
+    return policy
 
 
-def _check(path: Path, layers: tuple[mlp.Layer, ...], limits: CommandLimits) -> None:
-    arrays = [*(a for layer in layers for a in layer), *limits]
-    if not all(np.issubdtype(array.dtype, np.floating) for array in arrays):
+def _own_network(path: Path, arrays: dict[str, Any], limits: CommandLimits) -> Policy:
+    """A policy with a network that its file names: made anew, with the stored weights."""
+    text = str(arrays["network"])
+    made = create_policy(np.random.default_rng(0), limits, text)
+    wanted = [np.shape(leaf) for leaf in parts.leaves(made.network)]
+    found = [arrays[f"leaf{i}"] for i in range(len(wanted))]
+    if [leaf.shape for leaf in found] != wanted:
+        raise InputError(f"{path}: its weights are not those of its network, {text}")
+    rest = iter(found)
+    return made._replace(network=parts.map_leaves(lambda _: next(rest), made.network))
+
+
+def _check(path: Path, policy: Policy) -> None:
+    limits, weights = policy.limits, parts.leaves(policy.network)
+    arrays = [*weights, *limits]
+    if not weights or not all(np.issubdtype(array.dtype, np.floating) for array in arrays):
         raise InputError(f"{path}: holds something other than numbers")
-    if len(layers) != _LAYERS:
-        raise InputError(f"{path}: has {len(layers)} layers; a policy has {_LAYERS}")
-    size = observation.SIZE
-    for i, layer in enumerate(layers):
-        good = layer.weight.ndim == 2 and layer.weight.shape[0] == size
-        good = good and layer.bias.shape == (layer.weight.shape[1],)
-        if not good:
-            raise InputError(
-                f"{path}: layer {i} has weights {layer.weight.shape} and biases "
-                f"{layer.bias.shape}; they must be ({size}, n) and (n,)"
-            )
-        size = layer.weight.shape[1]
+    size = _outputs(path, policy.network)
     sizes = {size, limits.low.size, limits.high.size}
     if sizes != {4} or limits.low.ndim != 1 or limits.high.ndim != 1:
         raise InputError(
@@ -121,3 +142,23 @@ def _check(path: Path, layers: tuple[mlp.Layer, ...], limits: CommandLimits) -> 
     hover = COMMAND_HOVER
     if np.any(limits.low >= hover) or np.any(limits.high <= hover):
         raise InputError(f"{path}: hover is not between its limits {limits.low} and {limits.high}")
+
+
+def _outputs(path: Path, network: Any) -> int:
+    """Numbers that a network gives for one observation."""
+    if not isinstance(network, Mlp):
+        try:
+            return int(np.asarray(network(np.zeros(observation.SIZE, np.float32))).shape[-1])
+        except Exception as error:  # whatever the user's code does
+            raise InputError(f"{path}: its network cannot be evaluated: {error}") from error
+    size = observation.SIZE
+    for i, layer in enumerate(network.layers):
+        good = layer.weight.ndim == 2 and layer.weight.shape[0] == size
+        good = good and layer.bias.shape == (layer.weight.shape[1],)
+        if not good:
+            raise InputError(
+                f"{path}: layer {i} has weights {layer.weight.shape} and biases "
+                f"{layer.bias.shape}; they must be ({size}, n) and (n,)"
+            )
+        size = layer.weight.shape[1]
+    return size

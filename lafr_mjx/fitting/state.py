@@ -64,7 +64,7 @@ def fit_online(
     counts = np.ones(len(rows.usable), int) if counts is None else counts
     given = start
     if given is None:
-        given = residual.create(np.random.default_rng([seed, 10]), in_body=features == "body")
+        given = residual.create(np.random.default_rng([seed, 10]), features)
     drawn = np.repeat(np.arange(len(counts)), counts * np.asarray(rows.usable))
     # Repeated to one of few lengths, so that compiled programs are found again.
     index = np.resize(drawn, -(-len(drawn) // _QUANTUM) * _QUANTUM)

@@ -2,7 +2,7 @@
 
     python -m lafr_mjx.hil.learner --setup FILE --console FD
 
-Started by `LearnerProcess`. It runs `adapt.iterate` over a plant whose `fly` writes a leg and waits
+Started by `LearnerProcess`. It runs the loop over a plant whose `fly` writes a leg and waits
 for the recorded flight. While it waits it says so, and while it works it says what: who hears
 nothing of it for long knows that it is late or dead, and no thread of its own can hide that. What
 is not finite is not flown: the last good parameters stay, and learning is frozen.
@@ -27,8 +27,8 @@ from lafr_mjx.hil.learner_setup import LearnerSetup
 from lafr_mjx.hil.realtime import step_back
 
 if TYPE_CHECKING:
-    from lafr_mjx.learner.adapt import Flown
     from lafr_mjx.learner.improve import LearnerState
+    from lafr_mjx.learner.loop import Adaptation, Flown
     from lafr_mjx.types import Rollout
 
 NICENESS = 15
@@ -40,6 +40,11 @@ class RemotePlant:
 
     def __init__(self, console: Console, folder: Path, seed: int) -> None:
         self._console, self._folder, self._seed = console, folder, seed
+
+    def start(self, seed: int) -> int:
+        """No flight made."""
+        del seed
+        return 0
 
     def fly(
         self, run: int, controller: Any, path: Any, clock: Any, seconds: float
@@ -104,13 +109,14 @@ def work(setup: LearnerSetup, console: Console, folder: Path) -> None:
     """Prepare, then fly and learn, iteration after iteration."""
     import jax
 
-    from lafr_mjx import compilation_cache
+    from lafr_mjx import batching, compilation_cache
     from lafr_mjx.adaptation.record import record_of
     from lafr_mjx.control.policy_file import save_policy
     from lafr_mjx.hil.legs import fastest_time_scale
     from lafr_mjx.hil.plant import leg_of
     from lafr_mjx.hil.profile import load_profile
-    from lafr_mjx.learner import adapt, methods, pretrain
+    from lafr_mjx.learner import loop, methods, pretrain
+    from lafr_mjx.learner.loop import Adaptation, OneByOne
     from lafr_mjx.metrics import flight_metrics
     from lafr_mjx.tasks import load_task
 
@@ -128,37 +134,36 @@ def work(setup: LearnerSetup, console: Console, folder: Path) -> None:
     policy, cached = pretrain.base_policy(task.path, limits, start, setup.seed)
     jax.block_until_ready(policy)
     console.send({"told": f"base policy {'from the cache' if cached else 'trained'}"})
-    state = adapt.start(policy, start, setup.seed)
+    state = loop.start(policy, start, setup.seed, settings)
     say("compile")
-    _warm(state, task, settings, setup)
+    warm = Adaptation(task, OneByOne([_OnPaper()], [0]), [state], [settings], sizes=setup.sizes())
+    for _ in range(2):  # the second time as all further times, with what came of the first
+        warm.step()
+        _no_faster(warm, 0.0)
     leg = leg_of(0, policy, task.path, task.start_clock(start), 8.0, 0, lap_on=False)
     fastest = fastest_time_scale(leg, profile, start)
     asked = folder / "learner"
     asked.mkdir(exist_ok=True)
-    plant, run, frozen = RemotePlant(console, asked, setup.seed), 0, ""
+    drone = OneByOne([RemotePlant(console, asked, setup.seed)], [setup.seed])
+    run, frozen = Adaptation(task, drone, [state], [settings], sizes=setup.sizes()), ""
     console.send({"warm": True, "fastest": fastest})
     for iteration in range(setup.iterations):
-        began = time.monotonic()
-        if frozen:
-            run, flown = _fly_only(plant, run, state, task)
-            learned = state
+        if frozen:  # one more flight with what is known
+            flown = _unlearned(run)
         else:
-            run, learned, flown = adapt.iterate(
-                plant, run, state, task, settings, setup.sizes(), stage=say
-            )
-            jax.block_until_ready(learned)
+            before = run.state
+            (flown,) = run.step(say)
             if setup.break_at == iteration:  # on request, to see that it is caught
-                learned = learned._replace(policy=jax.tree.map(lambda x: x * np.nan,
-                                                               learned.policy))  # fmt: skip
-            frozen = trouble_with(learned, flown)
+                broken = jax.tree.map(lambda x: x * np.nan, run.state.policy)
+                run.state = run.state._replace(policy=broken)
+            frozen = trouble_with(run.state, flown)
             if frozen:
                 console.send({"frozen": frozen})
-                learned = state
-        state = _no_faster(learned, fastest)
-        metrics = flight_metrics(flown.rollout, task, limits)
-        record = record_of(metrics, flown, iteration, time.monotonic() - began)
+                run.state = before
+        _no_faster(run, fastest)
+        record = record_of(flight_metrics(flown.rollout, task, limits), flown, iteration)
         file = asked / f"learned-{iteration:03d}.npz"
-        save_policy(file, state.policy)
+        save_policy(file, batching.row(jax.device_get(run.state.policy), 0))
         console.send({"learned": record | {"frozen": frozen}, "policy": str(file)})
     console.send({"done": True})
     while not console.closed:  # what was said must be read before the socket is gone
@@ -175,9 +180,9 @@ def trouble_with(state: LearnerState, flown: Flown) -> str:
     for name, value in (
         ("the residual's loss", progress.residual_loss),
         ("the predicted error", progress.predicted_error),
-        ("the time scale", state.ats.time_scale),
+        ("the time scale", state.pace.time_scale),
     ):
-        if not np.isfinite(float(value)):
+        if not np.isfinite(np.asarray(value)).all():
             return f"{name} is not finite"
     for name, tree in (("policy", state.policy), ("model", state.ensemble)):
         if not all(np.isfinite(np.asarray(leaf)).all() for leaf in jax.tree.leaves(tree)):
@@ -185,54 +190,37 @@ def trouble_with(state: LearnerState, flown: Flown) -> str:
     return ""
 
 
-def _no_faster(state: LearnerState, fastest: float) -> LearnerState:
+def _no_faster(run: Adaptation, fastest: float) -> None:
     """The next flight no faster than the drone's profile allows."""
     import jax.numpy as jnp
 
-    allowed = jnp.maximum(state.ats.time_scale, jnp.float32(fastest))
-    return state._replace(ats=state.ats._replace(time_scale=allowed))
+    pace = run.state.pace
+    allowed = jnp.maximum(pace.time_scale, jnp.float32(fastest))
+    run.state = run.state._replace(pace=pace._replace(time_scale=allowed))
 
 
-def _fly_only(plant: RemotePlant, run: int, state: LearnerState, task: Any) -> tuple[int, Flown]:
-    """One more flight with what is known; nothing is learned from it."""
-    import jax.numpy as jnp
-
-    from lafr_mjx.learner.adapt import FLIGHT_TICKS, GUARD_ERROR_M, Flown
-    from lafr_mjx.learner.ats_verified import HELD
-    from lafr_mjx.learner.guarded import GuardedPolicy, surprising_error
+def _unlearned(run: Adaptation) -> Flown:
+    """One more flight, without dither; nothing is learned from it."""
     from lafr_mjx.learner.improve import Progress
-    from lafr_mjx.types import CONTROL_DT
+    from lafr_mjx.learner.loop import Flown
 
-    scale = float(state.ats.time_scale)
-    controller = GuardedPolicy(
-        state.policy, state.last_good, 0.0, surprising_error(state.ats.expected), GUARD_ERROR_M, ()
-    )
-    seconds = min(task.flight_s(scale), FLIGHT_TICKS * CONTROL_DT)
-    run, rollout = plant.fly(run, controller, task.path, task.start_clock(scale), seconds)
-    unknown, none = jnp.float32(np.nan), jnp.zeros(0)
+    began = time.monotonic()
+    (scale,), predicted = run.time_scales, float(np.asarray(run.state.pace.predicted)[0])
+    (rollout,) = run.fly(dithered=False)
+    unknown, none = np.float32(np.nan), np.zeros(0)
     progress = Progress(
-        flown_error=unknown, residual_loss=unknown, predicted_error=unknown,
-        bound_by=jnp.int32(HELD), inflation=state.ats.inflation, trust=state.ats.trust,
-        new_policy=False, candidates=none, nominal_errors=none, stressed_errors=none,
+        flown_error=unknown, residual_loss=unknown, predicted_error=unknown, bound_by=-1,
+        new_policy=False, candidates=none, nominal_errors=none, stressed_errors=none, notes={},
     )  # fmt: skip
-    return run, Flown(rollout, scale, float(state.ats.predicted), progress)
-
-
-def _warm(state: LearnerState, task: Any, settings: Any, setup: LearnerSetup) -> None:
-    """Learn once from a flight on paper: whatever must be compiled is, before anything flies."""
-    import jax
-
-    from lafr_mjx.learner import adapt
-
-    plant, sizes = _OnPaper(), setup.sizes()
-    for _ in range(2):  # the second time as all further times, with what came of the first
-        _, state, _ = adapt.iterate(plant, 0, state, task, settings, sizes)
-        state = _no_faster(state, 0.0)
-    jax.block_until_ready(state)
+    return Flown(rollout, scale, predicted, "not learned", progress, time.monotonic() - began)
 
 
 class _OnPaper:
     """Flies exactly along the reference; as good as any flight to compile with."""
+
+    def start(self, seed: int) -> int:
+        del seed
+        return 0
 
     def fly(
         self, run: int, controller: Any, path: Any, clock: Any, seconds: float

@@ -1,6 +1,6 @@
 """The drone on the wire as the learner knows a plant: `fly` and nothing else.
 
-`Plant` of `lafr_mjx/learner/adapt.py` is the seam: what learns on the simulated plant learns here.
+`Plant` of `lafr_mjx/learner/loop.py` is the seam: what learns on the simulated plant learns here.
 A flight blocks in real time. The controllers that a learner flies are turned into what the
 control process can load: policy files with dither and guard, or the baseline.
 """
@@ -11,14 +11,13 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from lafr_mjx import mlp
+from lafr_mjx import parts
 from lafr_mjx.control.geometric import GeometricController
 from lafr_mjx.control.policy import Policy
 from lafr_mjx.errors import InputError
 from lafr_mjx.hil.guard import DITHER, Guard
 from lafr_mjx.hil.legs import Leg
 from lafr_mjx.reference.path import Path
-from lafr_mjx.types import CommandLimits
 
 if TYPE_CHECKING:
     from lafr_mjx.control.controller import Controller
@@ -42,8 +41,9 @@ class HilPlant:
         self.lap_on = lap_on
         self._seed = seed
 
-    def start(self) -> int:
+    def start(self, seed: int = 0) -> int:
         """No flight made."""
+        del seed
         return 0
 
     def fly(
@@ -102,9 +102,4 @@ def as_flown(controller: Any) -> tuple[Policy | None, np.ndarray, Guard | None]:
 
 def _plain(policy: Policy) -> Policy:
     """A policy of NumPy arrays."""
-    layers = tuple(
-        mlp.Layer(np.asarray(layer.weight, np.float32), np.asarray(layer.bias, np.float32))
-        for layer in policy.layers
-    )
-    limits = CommandLimits(*(np.asarray(side, np.float32) for side in policy.limits))
-    return Policy(layers, limits)
+    return parts.map_leaves(lambda leaf: np.asarray(leaf, np.float32), policy)

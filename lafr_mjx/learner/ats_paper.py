@@ -21,15 +21,17 @@ import jax
 import jax.numpy as jnp
 
 from lafr_mjx import so3
-from lafr_mjx.control.observation import HISTORY, PREVIEW_S, observe
-from lafr_mjx.control.policy import Policy, act
+from lafr_mjx.learner.ats_verified import Verified
+from lafr_mjx.learner.time_scaling import Choice, taken_as_it_is
 from lafr_mjx.model import data, hybrid, residual
 from lafr_mjx.model import state as states
 from lafr_mjx.model.state import ModelState
 from lafr_mjx.reference.flatness import reference_state, time_scale_derivative
-from lafr_mjx.types import COMMAND_HOVER, CONTROL_DT
+from lafr_mjx.types import COMMAND_HOVER, CONTROL_DT, Sensed, State
 
 if TYPE_CHECKING:
+    from lafr_mjx.control.controller import Learnable
+    from lafr_mjx.learner.time_scaling import Evidence, LastFlight
     from lafr_mjx.model.residual import Residual, Switches
     from lafr_mjx.reference.path import Path
     from lafr_mjx.types import Reference, Rollout
@@ -38,20 +40,51 @@ HORIZON = 30
 """Default length H of a window in control intervals."""
 
 
-class PaperSettings(NamedTuple):
-    """Weights and limits of the rule; leaves.
+class Paper(NamedTuple):
+    """Weights and limits of the rule.
 
     Far below the threshold a step is learning_rate · speed_weight, in units of α: 5 % of the
-    time scale 1.
+    time scale 1. Policies are trained for the range that the verified rule proposes.
     """
 
     speed_weight: Any = 1.0  # λ_speed
     safe_weight: Any = 0.05  # λ_safe, 1/m; the sum is over all ticks of a flight
     sharpness: Any = 30.0  # κ, 1/m
-    threshold: Any = 0.35  # m, E_th
     learning_rate: Any = 0.05  # η_α
     fastest: Any = 0.15  # α_min
     slowest: Any = 2.0  # α_max
+
+    outcomes = ("speed", "barrier")
+
+    def start(self) -> Any:
+        """That of the verified rule, for its proposals."""
+        return Verified().start()
+
+    def propose(self, memory: Any, last: LastFlight) -> tuple[Any, jax.Array]:
+        """As the verified rule does."""
+        return Verified(fastest=self.fastest, slowest=self.slowest).propose(memory, last)
+
+    def choose(self, memory: Any, fastest: jax.Array, evidence: Evidence) -> Choice:
+        """One step down the slope, with the trained policy."""
+        del fastest
+        present = evidence.last.pace.time_scale
+        flown = windows(evidence.rollout, ramp_s=evidence.ramp_s)
+        potential = jax.vmap(
+            lambda member: potential_gradient(
+                evidence.flown, member, evidence.switches, evidence.path, flown, present,
+                evidence.last.threshold, self,
+            )
+        )(evidence.ensemble)  # fmt: skip
+        slope = jnp.mean(potential.gradient)
+        bound = jnp.where(slope > 0.0, 0, 1)
+        return taken_as_it_is(
+            memory, self.update(present, slope), bound, evidence, {"slope": slope}
+        )
+
+    def update(self, time_scale: Any, gradient: Any) -> jax.Array:
+        """α ← Π[α_min, α_max](α - η_α dJ/dα); a gradient that is not finite changes nothing."""
+        step = jnp.where(jnp.isfinite(gradient), self.learning_rate * gradient, 0.0)
+        return jnp.clip(time_scale - step, self.fastest, self.slowest)
 
 
 class Windows(NamedTuple):
@@ -109,13 +142,14 @@ def windows(rollout: Rollout, horizon: int = HORIZON, ramp_s: Any = 0.0) -> Wind
 
 
 def potential_gradient(
-    policy: Policy,
+    policy: Learnable,
     member: Residual,
     switches: Switches,
     path: Path,
     flown: Windows,
     time_scale: Any,
-    settings: PaperSettings,
+    threshold: Any,
+    settings: Paper,
 ) -> Potential:
     """J(α₀) and dJ/dα at α₀, summed over the usable windows.
 
@@ -126,11 +160,13 @@ def potential_gradient(
         path: what was flown along.
         flown: windows of the flight.
         time_scale: α₀, constant in each window.
+        threshold: E_th.
         settings: weights of the potential.
     """
     flown = _harmless(flown)
-    moments = flown.elapsed[..., None] + jnp.asarray(PREVIEW_S)  # [W, H, P]
-    ahead = jnp.asarray(PREVIEW_S) / time_scale
+    preview = jnp.asarray(policy.preview_s())
+    moments = flown.elapsed[..., None] + preview  # [W, H, P]
+    ahead = preview / time_scale
     phases = flown.phase[..., None] + ahead
     rate = jnp.broadcast_to(1.0 / time_scale, phases.shape)
     references = reference_state(path, phases, rate)
@@ -155,7 +191,7 @@ def potential_gradient(
     slopes = jnp.sum(direction * (moved - asked.position[..., 0, :]), axis=-1)
 
     used = flown.usable[:, None]
-    excess = settings.sharpness * (errors - settings.threshold)
+    excess = settings.sharpness * (errors - threshold)
     barrier = jnp.where(used, jax.nn.softplus(excess) / settings.sharpness, 0.0)
     steepness = jnp.where(used, jax.nn.sigmoid(excess) * slopes, 0.0)
     return Potential(
@@ -166,14 +202,8 @@ def potential_gradient(
     )
 
 
-def update(time_scale: Any, gradient: Any, settings: PaperSettings) -> jax.Array:
-    """α ← Π[α_min, α_max](α - η_α dJ/dα); a gradient that is not finite changes nothing."""
-    step = jnp.where(jnp.isfinite(gradient), settings.learning_rate * gradient, 0.0)
-    return jnp.clip(time_scale - step, settings.fastest, settings.slowest)
-
-
 def _tick(
-    policy: Policy,
+    policy: Learnable,
     member: Residual,
     switches: Switches,
     tangent: Tangent,
@@ -185,11 +215,13 @@ def _tick(
     """S_{k+1} from S_k at one recorded operating point."""
     d_state = ModelState(tangent.position, tangent.velocity, state.rotation @ so3.hat(tangent.turn))
 
-    def decide(state: ModelState, references: Reference, history: jax.Array) -> Any:
-        return act(policy, observe(*state, references, history))
+    def decide(state: ModelState, references: Reference, before: jax.Array) -> Any:
+        still = jnp.zeros(3)  # the model knows no body rates of its own
+        sensed = Sensed(State(*state, still), jnp.float32(0.0), jnp.float32(0.0))
+        return policy(policy.resume(before), sensed, references)[1]
 
-    history, d_history = commands[1 : HISTORY + 1], tangent.commands[:HISTORY]
-    _, d_command = jax.jvp(decide, (state, wanted, history), (d_state, d_wanted, d_history))
+    before, d_before = commands[1:], tangent.commands[:-1]
+    _, d_command = jax.jvp(decide, (state, wanted, before), (d_state, d_wanted, d_before))
     d_commands = jnp.concatenate([d_command[None], tangent.commands[:-1]])
 
     def move(state: ModelState, commands: jax.Array) -> ModelState:

@@ -1,22 +1,20 @@
-"""One iteration of learning after a flight: calibrate, improve, accelerate. Pure.
+"""Learning after a flight, in three stages: calibrate, improve, accelerate. Pure.
 
-Each of the three is a program of its own, so that a user sees which one is at work.
+Each is a program of its own, so that a user sees which one is at work.
 """
 
 from __future__ import annotations
 
 from functools import partial
-from typing import TYPE_CHECKING, Any, Literal, NamedTuple, get_args
+from typing import TYPE_CHECKING, Any, NamedTuple
 
 import jax
 import jax.numpy as jnp
 
-from lafr_mjx.control.policy import Policy
-from lafr_mjx.learner import ats_paper, believed, rash_bptt, verify
-from lafr_mjx.learner import ats_verified as ats
-from lafr_mjx.learner.ats_paper import PaperSettings
-from lafr_mjx.learner.ats_verified import AtsSettings, AtsState
+from lafr_mjx.learner import model_rollout, rash_bptt, verify
+from lafr_mjx.learner.ats_verified import Verified
 from lafr_mjx.learner.rash_bptt import Anchors, TrainSettings
+from lafr_mjx.learner.time_scaling import Evidence, LastFlight, Pace
 from lafr_mjx.model import data, fit
 from lafr_mjx.model import state as states
 from lafr_mjx.model.fit import FitSettings
@@ -24,15 +22,11 @@ from lafr_mjx.model.residual import COMMANDS, Residual, Switches
 from lafr_mjx.types import COMMAND_HOVER, CONTROL_DT
 
 if TYPE_CHECKING:
-    from collections.abc import Callable
-
-    from lafr_mjx.learner.believed import StressScale
+    from lafr_mjx.control.controller import Learnable
+    from lafr_mjx.learner.model_rollout import StressScale
     from lafr_mjx.model.data import Transitions
     from lafr_mjx.reference.path import Path
     from lafr_mjx.types import Rollout
-
-TimeScaling = Literal["verified", "paper", "hold"]
-"""How the time scale is chosen: by verified flights in the model, as printed, or not at all."""
 
 WINDOW = 3
 """Flights that the residual is fitted to."""
@@ -40,10 +34,6 @@ WINDOW = 3
 
 CHANGE_RATIO = 2.5
 """Flown over predicted error beyond which older flights are forgotten."""
-
-
-_LOST = 1.0
-"""Predicted error [m] at the present time scale beyond which a policy is not trained further."""
 
 
 class Sizes(NamedTuple):
@@ -56,25 +46,33 @@ class Sizes(NamedTuple):
     horizon: int = 30
 
 
+class TaskLimits(NamedTuple):
+    """What a task asks of time scaling."""
+
+    error_threshold: Any = 0.35  # m, E_th
+    peak_acceleration: Any = 1.7  # m/s², of the path at α = 1
+
+
 class LearnerSettings(NamedTuple):
     """Everything that can be varied without a new program."""
 
     switches: Switches = Switches()
     fit: FitSettings = FitSettings()
     train: TrainSettings = TrainSettings()
-    ats: AtsSettings = AtsSettings()
-    paper: PaperSettings = PaperSettings()
+    time_scaling: Any = Verified()  # a `TimeScaling`
+    task: TaskLimits = TaskLimits()
 
 
 class LearnerState(NamedTuple):
     """What the learner knows between two flights."""
 
-    policy: Any  # Policy, or a classical controller; flies next
+    policy: Any  # a `Learnable`; flies next
     in_training: Any  # as `policy`; training goes on from here, flown or not yet
     last_good: Any  # as `policy`; flew last without trouble
     ensemble: Residual
     window: Transitions  # [WINDOW, rows, ...]
-    ats: AtsState
+    pace: Pace  # of the next flight
+    scaling: Any  # memory of the rule of time scaling
     iteration: Any
     key: Any  # uint32 [2]
 
@@ -85,13 +83,12 @@ class Progress(NamedTuple):
     flown_error: Any  # m, sensed peak error of the flight
     residual_loss: Any
     predicted_error: Any  # m, for the next flight
-    bound_by: Any
-    inflation: Any
-    trust: Any
+    bound_by: Any  # index into the rule's outcomes
     new_policy: Any  # bool
     candidates: Any  # [A]
     nominal_errors: Any  # [A]
     stressed_errors: Any  # [A]
+    notes: dict[str, Any]  # the rule's own
 
 
 def sensed_peak_error(rollout: Rollout, ramp_s: Any) -> jax.Array:
@@ -127,7 +124,7 @@ def noise_seen(loss: Any) -> jax.Array:
     the velocity's noise is nearly all of it. An imperfect model counts as noise, too: what it
     cannot explain is as unpredictable for the policy.
     """
-    perfect = 2.0 * 3.0 * sum(sigma**2 for sigma in believed.SENSOR_NOISE) / CONTROL_DT**2
+    perfect = 2.0 * 3.0 * sum(sigma**2 for sigma in model_rollout.SENSOR_NOISE) / CONTROL_DT**2
     return jnp.clip(jnp.sqrt(loss / perfect), 0.5, 4.0)
 
 
@@ -139,9 +136,10 @@ class Calibrated(NamedTuple):
     window: Transitions
     loss: Any  # of the fit
     noise: Any  # times the expected sensor noise
+    scaling: Any  # memory of the rule of time scaling
+    fastest: Any  # time scale that the policy is trained for
 
 
-@partial(jax.jit, static_argnames=("sizes",))
 def calibrate(
     state: LearnerState,
     rollout: Rollout,
@@ -150,7 +148,7 @@ def calibrate(
     *,
     sizes: Sizes = Sizes(),
 ) -> Calibrated:
-    """Fit the residuals to the last flights."""
+    """Fit the residuals to the last flights, and say how fast the next one might be."""
     flown_error = sensed_peak_error(rollout, ramp_s)
     rows = data.transitions(rollout)
     window = jax.tree.map(
@@ -158,7 +156,7 @@ def calibrate(
     )
     # Far more error than predicted: the world has changed, and what was recorded before it did
     # would only mislead.
-    surprise = (flown_error + 0.02) / (state.ats.predicted + 0.02)
+    surprise = (flown_error + 0.02) / (state.pace.predicted + 0.02)
     changed = surprise > CHANGE_RATIO  # False for NaN, that is, before any prediction
     fresh = window.usable & (~changed | (jnp.arange(WINDOW) == 0)[:, None])
     window = window._replace(usable=fresh)
@@ -170,10 +168,12 @@ def calibrate(
         jax.random.split(_key(state, 0), members),
     )  # fmt: skip
     loss = jnp.mean(losses)
-    return Calibrated(flown_error, ensemble, window, loss, noise_seen(loss))
+    scaling, fastest = settings.time_scaling.propose(
+        state.scaling, _last(state, flown_error, settings)
+    )
+    return Calibrated(flown_error, ensemble, window, loss, noise_seen(loss), scaling, fastest)
 
 
-@partial(jax.jit, static_argnames=("sizes",))
 def improve_policy(
     state: LearnerState,
     calibrated: Calibrated,
@@ -181,15 +181,17 @@ def improve_policy(
     path: Path,
     ramp_s: Any,
     settings: LearnerSettings,
-    fastest: Any,
     *,
     sizes: Sizes = Sizes(),
-) -> Policy:
+) -> Any:
     """Train the policy for where it will fly: between now and the fastest candidate."""
+    if not jax.tree.leaves(state.policy.trained()):
+        return state.policy  # a classical controller
+    fastest = calibrated.fastest
     train = settings.train._replace(
         stress=_stress(calibrated, settings),
         fastest=0.96 * fastest,
-        slowest=1.03 * jnp.maximum(state.ats.time_scale, fastest),
+        slowest=1.03 * jnp.maximum(state.pace.time_scale, fastest),
     )
     policy, _ = rash_bptt.train(
         state.in_training, calibrated.ensemble, settings.switches, path,
@@ -199,162 +201,64 @@ def improve_policy(
     return policy
 
 
-@jax.jit
 def accelerate(
     state: LearnerState,
     calibrated: Calibrated,
-    policy: Policy,
-    path: Path,
-    ramp_s: Any,
-    settings: LearnerSettings,
-    memory: AtsState,
-    fastest: Any,
-) -> tuple[LearnerState, Progress]:
-    """Go as fast as the model vouches for, with the new policy or the present one."""
-    scales = ats.candidates(memory, fastest, settings.ats)
-    both = partial(
-        verify.predict, ensemble=calibrated.ensemble, switches=settings.switches, path=path,
-        ramp_s=ramp_s, scale=_stress(calibrated, settings).times(ats.doubt(memory)),
-        key=_key(state, 2),
-    )  # fmt: skip
-    new = both(policy, time_scale=scales)
-    present = ats.here(memory, calibrated.flown_error, settings.ats)
-    new_here = both(policy, time_scale=present)
-    old_here = both(state.policy, time_scale=present)
-    choice = ats.choose(
-        memory, calibrated.flown_error, fastest, new, new_here, old_here, settings.ats
-    )
-    # A policy that is not ready to fly is trained further next time, unless it lost its way.
-    sane = new_here.nominal_error[0] < _LOST
-    return _learned(state, calibrated, policy, sane, settings, memory, choice, new)
-
-
-@partial(jax.jit, static_argnames=("rule",))
-def accelerate_unverified(
-    state: LearnerState,
-    calibrated: Calibrated,
-    policy: Policy,
+    policy: Learnable,
     rollout: Rollout,
     path: Path,
     ramp_s: Any,
     settings: LearnerSettings,
-    memory: AtsState,
-    *,
-    rule: str,
 ) -> tuple[LearnerState, Progress]:
-    """Take the new policy as it is, and the time scale by the printed rule, or the same again.
+    """Choose the next time scale, and which policy flies it."""
 
-    What the model predicts is written down, but asked for nothing.
-    """
-    present = state.ats.time_scale
-    if rule == "paper":
-        flown = ats_paper.windows(rollout, ramp_s=ramp_s)
-        potential = jax.vmap(
-            lambda member: ats_paper.potential_gradient(
-                state.policy, member, settings.switches, path, flown, present, settings.paper
-            )
-        )(calibrated.ensemble)
-        slope = jnp.mean(potential.gradient)
-        following = ats_paper.update(present, slope, settings.paper)
-        bound = jnp.where(slope > 0.0, ats.SPEED, ats.BARRIER)
-    else:
-        following, bound = present, jnp.int32(ats.HELD)
-    share = jnp.linspace(-1.0, 1.0, ats.CANDIDATES)
-    around = following * (1.0 + memory.trust) ** share
-    both = partial(
-        verify.predict, ensemble=calibrated.ensemble, switches=settings.switches, path=path,
-        ramp_s=ramp_s, scale=_stress(calibrated, settings), key=_key(state, 2),
-    )  # fmt: skip
-    landscape = both(policy, time_scale=around)
-    here = both(policy, time_scale=following[None])
-    choice = ats.Choice(
-        memory._replace(
-            time_scale=following,
-            predicted=here.nominal_error[0],
-            expected=here.flight_error[0],
-        ),
-        jnp.bool_(True),
-        bound,
+    def predict(policy: Learnable, time_scale: jax.Array, stress: Any) -> verify.Prediction:
+        return verify.predict(
+            policy, calibrated.ensemble, settings.switches, path, time_scale, ramp_s,
+            _stress(calibrated, settings).times(stress), _key(state, 2),
+        )  # fmt: skip
+
+    evidence = Evidence(
+        last=_last(state, calibrated.flown_error, settings),
+        rollout=rollout,
+        flown=state.policy,
+        trained=policy,
+        predict=predict,
+        path=path,
+        ramp_s=ramp_s,
+        ensemble=calibrated.ensemble,
+        switches=settings.switches,
     )
-    sane = jnp.bool_(True)
-    return _learned(state, calibrated, policy, sane, settings, memory, choice, landscape)
-
-
-def _learned(
-    state: LearnerState,
-    calibrated: Calibrated,
-    policy: Policy,
-    sane: Any,
-    settings: LearnerSettings,
-    memory: AtsState,
-    choice: ats.Choice,
-    landscape: verify.Prediction,
-) -> tuple[LearnerState, Progress]:
-    """What the learner knows after a choice, and what is told of it."""
-
-    def pick(a: Any, b: Any) -> Any:
-        return jnp.where(choice.use_new_policy, a, b)
-
-    fine = calibrated.flown_error < settings.ats.error_threshold
-    last_good = jax.tree.map(partial(jnp.where, fine), state.policy, state.last_good)
+    choice = settings.time_scaling.choose(calibrated.scaling, calibrated.fastest, evidence)
+    fine = calibrated.flown_error < settings.task.error_threshold
+    take, keep = partial(jnp.where, choice.use_new_policy), partial(jnp.where, choice.keep_training)
     learned = LearnerState(
-        policy=jax.tree.map(pick, policy, state.policy),
-        in_training=jax.tree.map(partial(jnp.where, sane), policy, state.policy),
-        last_good=last_good,
+        policy=jax.tree.map(take, policy, state.policy),
+        in_training=jax.tree.map(keep, policy, state.policy),
+        last_good=jax.tree.map(partial(jnp.where, fine), state.policy, state.last_good),
         ensemble=calibrated.ensemble,
         window=calibrated.window,
-        ats=choice.state,
+        pace=choice.pace,
+        scaling=choice.memory,
         iteration=state.iteration + 1,
         key=state.key,
     )
     progress = Progress(
         flown_error=calibrated.flown_error,
         residual_loss=calibrated.loss,
-        predicted_error=choice.state.predicted,
+        predicted_error=choice.pace.predicted,
         bound_by=choice.bound_by,
-        inflation=memory.inflation,
-        trust=memory.trust,
         new_policy=choice.use_new_policy,
-        candidates=landscape.time_scale,
-        nominal_errors=landscape.nominal_error,
-        stressed_errors=landscape.stressed_error,
+        candidates=choice.landscape.time_scale,
+        nominal_errors=choice.landscape.nominal_error,
+        stressed_errors=choice.landscape.stressed_error,
+        notes=choice.notes,
     )
     return learned, progress
 
 
-def improve(
-    state: LearnerState,
-    rollout: Rollout,
-    path: Path,
-    ramp_s: Any,
-    settings: LearnerSettings,
-    *,
-    rule: TimeScaling = "verified",
-    sizes: Sizes = Sizes(),
-    stage: Callable[[str], None] = lambda name: None,
-) -> tuple[LearnerState, Progress]:
-    """Learn from one flight; `stage` is told what begins."""
-    stage("calibrate")
-    calibrated = calibrate(state, rollout, ramp_s, settings, sizes=sizes)
-    if rule not in get_args(TimeScaling):
-        raise ValueError(f"rule {rule!r}: must be one of {', '.join(get_args(TimeScaling))}")
-    memory, fastest = ats.propose(state.ats, calibrated.flown_error, settings.ats)
-    if rule == "hold":
-        fastest = state.ats.time_scale
-    jax.block_until_ready(calibrated)  # so that the stage that is told is the one at work
-    stage("improve")
-    policy = state.policy
-    if isinstance(policy, Policy):  # a classical controller has nothing to train
-        policy = improve_policy(
-            state, calibrated, rollout, path, ramp_s, settings, fastest, sizes=sizes
-        )
-    jax.block_until_ready(policy)
-    stage("accelerate")
-    if rule != "verified":
-        return accelerate_unverified(
-            state, calibrated, policy, rollout, path, ramp_s, settings, memory, rule=rule
-        )
-    return accelerate(state, calibrated, policy, path, ramp_s, settings, memory, fastest)
+def _last(state: LearnerState, flown_error: Any, settings: LearnerSettings) -> LastFlight:
+    return LastFlight(state.pace, flown_error, *settings.task)
 
 
 def _stress(calibrated: Calibrated, settings: LearnerSettings) -> StressScale:

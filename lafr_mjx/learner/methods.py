@@ -2,14 +2,13 @@
 
 from __future__ import annotations
 
-from typing import get_args
-
 from lafr_mjx.errors import InputError
 from lafr_mjx.learner.improve import LearnerSettings
 from lafr_mjx.learner.pretrain import NOMINAL
 from lafr_mjx.learner.rash_bptt import TrainSettings
-from lafr_mjx.model.residual import NO_LAG, Switches
-from lafr_mjx.run_spec import Features
+from lafr_mjx.learner.time_scaling import rule_of
+from lafr_mjx.model import residual
+from lafr_mjx.model.residual import Switches
 
 _ANCHORED, _RESET = 0.5, 0.0  # share of training flights that start where the drone was
 
@@ -25,19 +24,15 @@ _PARTS = {
 }
 
 
-def settings_of(method: str, features: str = "default") -> LearnerSettings:
-    """Settings of a method; all share perturbations, steps, batch and the time scaling."""
+def settings_of(method: str, features: str = "default", ats: str = "verified") -> LearnerSettings:
+    """Settings of a method; all share perturbations, steps and batch."""
     if method not in _PARTS:
         raise InputError(f"unknown method '{method}'; it must be one of {', '.join(_PARTS)}")
-    if features not in get_args(Features):
-        known = ", ".join(get_args(Features))
-        raise InputError(f"unknown features '{features}'; they must be one of {known}")
     switches, anchored = _PARTS[method]
     if features != "default" and switches is NOMINAL:
         raise InputError(
             f"features '{features}' are inputs of a learned residual; method '{method}' has none"
         )
-    if features == "paper":
-        off = (0.0, 0.0, 0.0)
-        switches = switches._replace(position=1.0, learned_lag=off, fixed_lag=NO_LAG)
-    return LearnerSettings(switches=switches, train=TrainSettings(anchored_share=anchored))
+    switches = residual.switches_for(features, switches)
+    train = TrainSettings(anchored_share=anchored)
+    return LearnerSettings(switches=switches, train=train, time_scaling=rule_of(ats))

@@ -18,15 +18,15 @@ import jax
 import jax.numpy as jnp
 import numpy as np
 
-from lafr_mjx import compilation_cache, mlp
+from lafr_mjx import compilation_cache, mlp, parts
 from lafr_mjx.control import observation
 from lafr_mjx.control import policy as control_policy
 from lafr_mjx.control.policy import Policy, create_policy
 from lafr_mjx.control.policy_file import load_policy, save_policy
 from lafr_mjx.errors import InputError
-from lafr_mjx.learner import believed, cost, rash_bptt
-from lafr_mjx.learner.believed import StressScale
-from lafr_mjx.learner.cost import BASE_WEIGHTS
+from lafr_mjx.learner import cost, model_rollout, rash_bptt
+from lafr_mjx.learner.cost import BASE_COST
+from lafr_mjx.learner.model_rollout import StressScale
 from lafr_mjx.learner.rash_bptt import TrainSettings
 from lafr_mjx.model import hybrid, residual
 from lafr_mjx.model.residual import Switches
@@ -37,7 +37,7 @@ if TYPE_CHECKING:
     from lafr_mjx.types import CommandLimits
 
 _PROGRAM = (
-    sys.modules[__name__], rash_bptt, believed, cost, hybrid, residual, control_policy,
+    sys.modules[__name__], rash_bptt, model_rollout, cost, hybrid, residual, control_policy,
     observation, mlp, flatness,
 )  # fmt: skip
 """What turns settings into a policy: a change of one of them makes all cached policies void."""
@@ -58,7 +58,7 @@ NOMINAL = Switches(acceleration=0.0, rates=0.0, learned_lag=(0.0, 0.0, 0.0))
 def base_settings(time_scale: float) -> TrainSettings:
     """Settings of the base training around the first time scale."""
     return TrainSettings(
-        weights=BASE_WEIGHTS,
+        cost=BASE_COST,
         stress=StressScale(),
         learning_rate=2e-3,
         discount=1.0,
@@ -72,10 +72,15 @@ def base_settings(time_scale: float) -> TrainSettings:
 
 
 def train_base(
-    path: Path, limits: CommandLimits, time_scale: float, seed: int, sizes: BaseSizes
+    path: Path,
+    limits: CommandLimits,
+    time_scale: float,
+    seed: int,
+    sizes: BaseSizes,
+    network: str = "mlp",
 ) -> Policy:
     """Train from scratch: seconds on two cores."""
-    policy = _leaves(create_policy(np.random.default_rng([seed, 1]), limits))
+    policy = _leaves(create_policy(np.random.default_rng([seed, 1]), limits, network))
     nothing = _leaves(residual.create(np.random.default_rng([seed, 2])))
     ensemble = jax.tree.map(lambda leaf: leaf[None], nothing)
     trained, _ = rash_bptt.train(
@@ -99,38 +104,47 @@ def base_policy(
     time_scale: float,
     seed: int,
     sizes: BaseSizes = BaseSizes(),
+    network: str = "mlp",
 ) -> tuple[Policy, bool]:
     """The base policy, from the cache if it is there; also says whether it was."""
-    key = _hash(path, limits, time_scale, seed, sizes)
+    key = _hash(path, limits, time_scale, seed, sizes, network)
     file = compilation_cache.cache_folder() / "base-policies" / f"{key}.npz"
     if file.is_file():
         try:
             return _leaves(load_policy(file)), True
         except InputError:
             pass  # cut short or of an older version: train again
-    policy = train_base(path, limits, time_scale, seed, sizes)
-    _store(file, policy)
+    policy = train_base(path, limits, time_scale, seed, sizes, network)
+    _store(file, policy, network)
     return policy, False
 
 
-def _store(file: FilePath, policy: Policy) -> None:
+def _store(file: FilePath, policy: Policy, network: str) -> None:
     try:
         file.parent.mkdir(parents=True, exist_ok=True)
         handle, name = tempfile.mkstemp(dir=file.parent, suffix=".npz")
         os.close(handle)
-        save_policy(FilePath(name), policy)
+        save_policy(FilePath(name), policy, network)
         os.replace(name, file)
     except OSError:
         return  # a read-only home: train each time
 
 
-def _hash(path: Path, limits: CommandLimits, time_scale: float, seed: int, sizes: BaseSizes) -> str:
+def _hash(
+    path: Path,
+    limits: CommandLimits,
+    time_scale: float,
+    seed: int,
+    sizes: BaseSizes,
+    network: str,
+) -> str:
     digest = hashlib.sha256()
     everything = (path, limits, base_settings(time_scale), NOMINAL)
     for leaf in jax.tree.leaves(everything):
         array = np.asarray(leaf, np.float32)
         digest.update(str(array.shape).encode() + array.tobytes())
-    digest.update(repr((seed, tuple(sizes))).encode())
+    digest.update(repr((seed, tuple(sizes), network)).encode())
+    digest.update(parts.digest(parts.class_of(parts.NETWORK, network)[0]).encode())
     for module in _PROGRAM:
         digest.update(inspect.getsource(module).encode())
     return digest.hexdigest()[:24]

@@ -15,9 +15,9 @@ import jax.numpy as jnp
 import optax
 
 from lafr_mjx import so3
-from lafr_mjx.learner import believed
-from lafr_mjx.learner.believed import Flying, StressScale
-from lafr_mjx.learner.cost import CostWeights, step_cost
+from lafr_mjx.learner import model_rollout
+from lafr_mjx.learner.cost import TrackingCost
+from lafr_mjx.learner.model_rollout import Stress, StressScale
 from lafr_mjx.model.residual import COMMANDS
 from lafr_mjx.model.state import ModelState
 from lafr_mjx.reference.flatness import reference_state
@@ -25,7 +25,7 @@ from lafr_mjx.reference.path import lap_s
 from lafr_mjx.types import CONTROL_DT
 
 if TYPE_CHECKING:
-    from lafr_mjx.control.policy import Policy
+    from lafr_mjx.control.controller import Learnable
     from lafr_mjx.model.residual import Residual, Switches
     from lafr_mjx.reference.path import Path
     from lafr_mjx.types import Reference
@@ -43,7 +43,7 @@ class Anchors(NamedTuple):
 class TrainSettings(NamedTuple):
     """How a policy is trained; leaves."""
 
-    weights: CostWeights = CostWeights()
+    cost: Any = TrackingCost()  # a `Cost`
     stress: StressScale = StressScale()
     learning_rate: Any = 2e-3
     discount: Any = 0.995
@@ -67,7 +67,7 @@ def no_anchors(count: int = 1) -> Anchors:
 
 @partial(jax.jit, static_argnames=("steps", "batch", "horizon"))
 def train(
-    policy: Policy,
+    policy: Learnable,
     ensemble: Residual,
     switches: Switches,
     path: Path,
@@ -78,7 +78,7 @@ def train(
     steps: int = 100,
     batch: int = 32,
     horizon: int = 30,
-) -> tuple[Policy, jax.Array]:
+) -> tuple[Any, jax.Array]:
     """`steps` Adam steps with a cosine learning rate; returns the policy and its last costs."""
     members = ensemble.lag.shape[0]
     optimiser = optax.chain(
@@ -86,54 +86,58 @@ def train(
     )
 
     def step(carry: tuple, key: jax.Array) -> tuple[tuple, jax.Array]:
-        layers, state = carry
+        trained, state = carry
+        moments = jnp.arange(horizon)[:, None] * CONTROL_DT + jnp.asarray(policy.preview_s())[None]
         start, references, stress, noise = _flights(
-            path, anchors, settings, key, members, batch // members, horizon
+            path, anchors, settings, key, members, batch // members, moments
         )
 
-        def objective(layers: Any) -> jax.Array:
-            candidate = policy._replace(layers=layers)
+        def objective(trained: Any) -> jax.Array:
+            candidate = policy.with_trained(trained)
             return _mean_cost(
                 candidate, ensemble, switches, settings, start, references, stress, noise
             )
 
-        value, gradient = jax.value_and_grad(objective)(layers)
+        value, gradient = jax.value_and_grad(objective)(trained)
         updates, new_state = optimiser.update(gradient, state)
         updates = jax.tree.map(lambda u: settings.learning_rate * u, updates)
-        new = optax.apply_updates(layers, updates)
+        new = optax.apply_updates(trained, updates)
         # A step that is not finite is not taken, and does not enter Adam's memory.
         good = jnp.isfinite(value) & jnp.isfinite(optax.tree.norm(gradient))
         keep = partial(jnp.where, good)
-        return (jax.tree.map(keep, new, layers), jax.tree.map(keep, new_state, state)), value
+        return (jax.tree.map(keep, new, trained), jax.tree.map(keep, new_state, state)), value
 
-    carry = (policy.layers, optimiser.init(policy.layers))
-    (layers, _), values = jax.lax.scan(step, carry, jax.random.split(key, steps))
-    return policy._replace(layers=layers), values
+    carry = (policy.trained(), optimiser.init(policy.trained()))
+    (trained, _), values = jax.lax.scan(step, carry, jax.random.split(key, steps))
+    return policy.with_trained(trained), values
 
 
 def _mean_cost(
-    policy: Policy,
+    policy: Learnable,
     ensemble: Residual,
     switches: Switches,
     settings: TrainSettings,
-    start: Flying,
+    start: tuple[ModelState, jax.Array],
     references: Reference,
-    stress: believed.Stress,
+    stress: Stress,
     noise: jax.Array,
 ) -> jax.Array:
     """-J(φ): discounted cost, mean over the flights. Leading axes: members, flights."""
 
-    def fly(member: Residual, start: Flying, references: Any, stress: Any, noise: Any) -> jax.Array:
+    def fly(member: Residual, start: Any, references: Any, stress: Any, noise: Any) -> jax.Array:
         def tick(carry: tuple, now: tuple) -> tuple[tuple, jax.Array]:
             flying, gamma = carry
             wanted, draws = now
             previous = flying.commands[..., 0, :]
-            moved, command = believed.tick(member, switches, policy, flying, wanted, stress, draws)
+            moved, command = model_rollout.tick(
+                member, switches, policy, flying, wanted, stress, draws
+            )
             present = jax.tree.map(lambda leaf: leaf[:, 0], wanted)
-            cost = step_cost(settings.weights, flying.state, present, command, previous)
+            cost = settings.cost(flying.state, present, command, previous)
             return (moved, gamma * settings.discount), gamma * cost
 
-        _, costs = jax.lax.scan(tick, (start, jnp.float32(1.0)), (references, noise))
+        first = model_rollout.midflight(policy, *start)
+        _, costs = jax.lax.scan(tick, (first, jnp.float32(1.0)), (references, noise))
         return jnp.mean(costs)
 
     return jnp.mean(jax.vmap(fly)(ensemble, start, references, stress, noise))
@@ -146,10 +150,10 @@ def _flights(
     key: jax.Array,
     members: int,
     each: int,
-    horizon: int,
-) -> tuple[Flying, Reference, believed.Stress, jax.Array]:
-    """Starts, references, vehicles and noise of members x each flights."""
-    count = members * each
+    moments: jax.Array,
+) -> tuple[tuple[ModelState, jax.Array], Reference, Stress, jax.Array]:
+    """Starts, references at moments [H, P], vehicles and noise of members x each flights."""
+    count, horizon = members * each, moments.shape[0]
     keys = jax.random.split(key, 9)
     spread = jax.random.uniform(keys[0], (count,))
     scale = settings.fastest + spread * (settings.slowest - settings.fastest)
@@ -173,11 +177,10 @@ def _flights(
         state.velocity + settings.velocity_spread * jax.random.normal(keys[5], (count, 3)),
         state.rotation @ so3.exp(settings.tilt_spread * jax.random.normal(keys[6], (count, 3))),
     )
-    offsets = believed.previews(horizon)  # [H, P]
-    phases = phase[None, :, None] + offsets[:, None, :] / scale[None, :, None]
+    phases = phase[None, :, None] + moments[:, None, :] / scale[None, :, None]
     rate = jnp.broadcast_to(1.0 / scale[None, :, None], phases.shape)
     references = reference_state(path, phases, rate)  # [H, count, P, ...]
-    stress = believed.draw_stress(keys[7], settings.stress, count)
+    stress = model_rollout.draw_stress(keys[7], settings.stress, count)
     noise = jax.random.normal(keys[8], (horizon, count, 9))
 
     def by_member(leaf: jax.Array) -> jax.Array:
@@ -187,7 +190,7 @@ def _flights(
         return jnp.moveaxis(leaf.reshape((horizon, members, each, *leaf.shape[2:])), 1, 0)
 
     return (
-        jax.tree.map(by_member, Flying(state, commands)),
+        jax.tree.map(by_member, (state, commands)),
         jax.tree.map(by_member_in_time, references),
         jax.tree.map(by_member, stress),
         by_member_in_time(noise),

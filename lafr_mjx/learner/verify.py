@@ -7,9 +7,8 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 import jax
 import jax.numpy as jnp
 
-from lafr_mjx.control.policy import Policy
-from lafr_mjx.learner import believed
-from lafr_mjx.learner.believed import Flying, Stress, StressScale
+from lafr_mjx.learner import model_rollout
+from lafr_mjx.learner.model_rollout import Flying, Stress, StressScale
 from lafr_mjx.model.residual import COMMANDS
 from lafr_mjx.model.state import ModelState
 from lafr_mjx.reference import clock as clocks
@@ -18,7 +17,7 @@ from lafr_mjx.reference.path import derivatives
 from lafr_mjx.types import COMMAND_HOVER, CONTROL_DT
 
 if TYPE_CHECKING:
-    from lafr_mjx.control.geometric import GeometricController
+    from lafr_mjx.control.controller import Learnable
     from lafr_mjx.model.residual import Residual, Switches
     from lafr_mjx.reference.path import Path
 
@@ -40,7 +39,7 @@ class Prediction(NamedTuple):
 
 
 def predict(
-    policy: Policy | GeometricController,
+    policy: Learnable,
     ensemble: Residual,
     switches: Switches,
     path: Path,
@@ -54,7 +53,7 @@ def predict(
     """Whole flights, from hover over the ramp, at each time scale [A]."""
     members = ensemble.lag.shape[0]
     each = STRESSED // members  # stressed flights per member
-    stressed = believed.draw_stress(key, scale, members * each)
+    stressed = model_rollout.draw_stress(key, scale, members * each)
     stressed = jax.tree.map(lambda x: x.reshape((members, each, *x.shape[1:])), stressed)
     plain = Stress.none((members, 1))
     plain = plain._replace(noise=jnp.full((members, 1), scale.noise))
@@ -81,7 +80,7 @@ def predict(
 
 
 def _fly(
-    policy: Policy | GeometricController,
+    policy: Learnable,
     member: Residual,
     switches: Switches,
     path: Path,
@@ -97,8 +96,7 @@ def _fly(
     state = ModelState(
         jnp.tile(start, (count, 1)), jnp.zeros((count, 3)), jnp.tile(jnp.eye(3), (count, 1, 1))
     )
-    memory = () if isinstance(policy, Policy) else policy.start()
-    memory = jax.tree.map(lambda leaf: jnp.tile(leaf, (count, *(1,) * leaf.ndim)), memory)
+    memory = jax.tree.map(lambda leaf: jnp.tile(leaf, (count, *(1,) * leaf.ndim)), policy.start())
     flying = Flying(state, jnp.tile(COMMAND_HOVER, (count, COMMANDS + 1, 1)), memory)
     # The references of the whole flight at once: they do not depend on the vehicle.
     clock = clocks.start(time_scale, ramp_s)
@@ -112,7 +110,9 @@ def _fly(
         wanted, counts, number = now
         noise = jax.random.normal(jax.random.fold_in(key, number), (count, 9))
         wanted = jax.tree.map(lambda leaf: jnp.broadcast_to(leaf, (count, *leaf.shape)), wanted)
-        moved, command = believed.tick(member, switches, policy, flying, wanted, vehicles, noise)
+        moved, command = model_rollout.tick(
+            member, switches, policy, flying, wanted, vehicles, noise
+        )
         error = jnp.linalg.norm(flying.state.position - wanted.position[:, 0], axis=-1)
         # What is not finite, or far away, is as bad as it gets.
         error = jnp.where(jnp.isfinite(error), jnp.minimum(error, 10.0), 10.0)

@@ -94,7 +94,9 @@ def loss(
     after = one_step(parameters, switches, rows.now, rows.commands, seen)
     weights = rows.usable / jnp.maximum(jnp.sum(rows.usable), 1.0)
     errors = discrepancy(rows.after, after)
-    return jnp.sum(weights * errors) + settings.spectral_penalty * spectral_norms(parameters.layers)
+    return jnp.sum(weights * errors) + settings.spectral_penalty * spectral_norms(
+        getattr(parameters.network, "layers", ())
+    )
 
 
 @partial(jax.jit, static_argnames=("steps", "batch"))

@@ -7,24 +7,21 @@ command* u_eff = Σ w_j u_{k-j}, a learned average of the last commands, separat
 roll and pitch, and yaw. The newest command has no weight: it reacts to the noise of the very
 state that it is fitted with.
 
-Two kinds of inputs ζ can be chosen. In the world: velocity, attitude and effective command (and,
-as in the paper, the position). In the body: thrust, velocity, rates and "up" as the vehicle
-feels them, with a linear part beside the network and a steady wind of the world; a few seconds
-then say what absolute inputs need a minute for. All variants of a kind share one program:
-switches are leaves.
+What the network sees, and in which frame it answers, is a part that can be chosen: a file each,
+`residual_*.py`. Which of its outputs count is said by switches, which are leaves.
 """
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Any, NamedTuple
+from functools import partial
+from typing import TYPE_CHECKING, Any, NamedTuple, Protocol
 
 import jax
 import jax.numpy as jnp
 import numpy as np
 
-from lafr_mjx import mlp
-from lafr_mjx.model.body_features import BASE, base, speed
-from lafr_mjx.types import COMMAND_HOVER, COMMAND_SCALE
+from lafr_mjx import parts
+from lafr_mjx.errors import InputError
 
 if TYPE_CHECKING:
     from lafr_mjx.model.state import ModelState
@@ -32,14 +29,11 @@ if TYPE_CHECKING:
 COMMANDS = 9
 """Commands that the model remembers, newest first: u_k, u_{k-1}, ... (180 ms)."""
 
-_ACCELERATION_SCALE = 5.0  # m/s² per unit of the network's output
-_RATE_SCALE = 4.0  # rad/s
+ACCELERATION_SCALE = 5.0  # m/s² per unit of the network's output
+RATE_SCALE = 4.0  # rad/s
 _LAG_SCALE = 30.0
 """Logits per unit of the lag's parameters: one flight must be enough to learn a long delay,
 and Adam moves each parameter by little more than its learning rate in a step."""
-_LINEAR_SCALE = 2.0
-"""Output per unit of the linear part's parameters, for the same reason."""
-_FEATURES = 3 + 3 + 9 + 4 + 4 * COMMANDS
 
 
 def _prior(expected_ticks: float = 2.5, spread_ticks: float = 1.0) -> np.ndarray:
@@ -68,29 +62,54 @@ class Switches(NamedTuple):
     fixed_lag: Any = LAG_PRIOR  # [3, COMMANDS] weights, each row sums to one
 
 
-class InBody(NamedTuple):
-    """What a residual in the body frame has beside its network."""
+class ResidualNetwork(Protocol):
+    """What is learned beside the lag: a pytree whose leaves are fitted.
 
-    linear: Any  # [1 + b + |v|v, 6] coefficients / `_LINEAR_SCALE`, body frame
-    wind: Any  # [3] constant acceleration / `_LINEAR_SCALE`, world: drag of a steady wind
+    It may also have `layers`, whose spectral norms are kept small, and a static function
+    `switches`, which changes the switches of a method that uses it.
+    """
+
+    @classmethod
+    def create(cls, rng: np.random.Generator) -> ResidualNetwork:
+        """Nearly zero everywhere; parameters of its own may follow, with defaults."""
+        ...
+
+    def __call__(
+        self, state: ModelState, effective: jax.Array, commands: jax.Array, switches: Switches
+    ) -> tuple[jax.Array, jax.Array]:
+        """Acceleration [..., 3] in the world / `ACCELERATION_SCALE`, rates in the body [..., 3].
+
+        Args:
+            state: of the vehicle.
+            effective: [..., 4] command that acts now.
+            commands: [..., COMMANDS, 4] the last ones, newest first.
+            switches: which parts are on; those of the outputs are applied outside.
+        """
+        ...
 
 
 class Residual(NamedTuple):
     """Parameters θ; an ensemble has a leading axis on every leaf."""
 
-    layers: tuple[mlp.Layer, ...]
+    network: Any  # a `ResidualNetwork`
     lag: Any  # [3, COMMANDS] logits of the lag / 30: thrust, roll and pitch, yaw
-    in_body: InBody | None = None  # None: inputs and output in the world frame
 
 
-def create(rng: np.random.Generator, hidden: int = 64, *, in_body: bool = False) -> Residual:
-    """A residual that is nearly zero, with the expected lag."""
+def create(rng: np.random.Generator, features: str = "default", **more: Any) -> Residual:
+    """A residual that is nearly zero, with the expected lag; `features` as in `parts`."""
+    kind, values = parts.class_of(parts.RESIDUAL, features)
+    if not callable(getattr(kind, "create", None)):
+        raise InputError(f"--features {features}: {kind.__name__} has no 'create'")
     lag = np.log(np.maximum(LAG_PRIOR, 1e-4)) / _LAG_SCALE
-    if in_body:
-        layers = mlp.create(rng, (len(BASE), hidden, hidden, 6), last_scale=0.01)
-        linear = np.zeros((1 + len(BASE) + 3, 6), np.float32)
-        return Residual(layers, lag, InBody(linear, np.zeros(3, np.float32)))
-    return Residual(mlp.create(rng, (_FEATURES, hidden, hidden, 6), last_scale=0.01), lag)
+    return Residual(
+        parts.called("features", features, partial(kind.create, rng), values | more), lag
+    )
+
+
+def switches_for(features: str, switches: Switches) -> Switches:
+    """The switches of a method, as these inputs want them."""
+    change = getattr(parts.class_of(parts.RESIDUAL, features)[0], "switches", None)
+    return switches if change is None else change(switches)
 
 
 def lag_weights(residual: Residual, switches: Switches) -> jax.Array:
@@ -107,24 +126,6 @@ def effective_command(weights: jax.Array, commands: jax.Array) -> jax.Array:
     return jnp.sum(jnp.swapaxes(rows, -1, -2) * commands, axis=-2)
 
 
-def features(
-    state: ModelState, effective: jax.Array, commands: jax.Array, switches: Switches
-) -> jax.Array:
-    """ζ [..., features], scaled to order one."""
-    shape = effective.shape[:-1]
-    history = switches.history * ((commands - COMMAND_HOVER) / COMMAND_SCALE)
-    return jnp.concatenate(
-        [
-            switches.position * state.position / 3.0,
-            state.velocity / 5.0,
-            jnp.swapaxes(state.rotation, -1, -2).reshape((*shape, 9)),
-            (effective - COMMAND_HOVER) / COMMAND_SCALE,
-            history.reshape((*shape, 4 * COMMANDS)),
-        ],
-        axis=-1,
-    )
-
-
 def evaluate(
     residual: Residual,
     switches: Switches,
@@ -133,21 +134,8 @@ def evaluate(
     commands: jax.Array,
 ) -> tuple[jax.Array, jax.Array]:
     """a_res [..., 3] in the world and ω_res [..., 3] in the body."""
-    if residual.in_body is not None:
-        return _evaluate_in_body(residual, residual.in_body, switches, state, effective)
-    output = mlp.apply(residual.layers, features(state, effective, commands, switches))
-    acceleration = switches.acceleration * _ACCELERATION_SCALE * output[..., :3]
-    rates = switches.rates * _RATE_SCALE * output[..., 3:]
-    return acceleration, rates
-
-
-def _evaluate_in_body(
-    residual: Residual, part: InBody, switches: Switches, state: ModelState, effective: jax.Array
-) -> tuple[jax.Array, jax.Array]:
-    b = base(state, effective)
-    one = jnp.ones((*b.shape[:-1], 1))
-    known = jnp.concatenate([one, b, speed(state) * b[..., 1:4]], axis=-1)
-    output = mlp.apply(residual.layers, b) + _LINEAR_SCALE * (known @ part.linear)
-    felt = (state.rotation @ output[..., :3, None])[..., 0] + _LINEAR_SCALE * part.wind
-    acceleration = switches.acceleration * _ACCELERATION_SCALE * felt
-    return acceleration, switches.rates * _RATE_SCALE * output[..., 3:]
+    acceleration, rates = residual.network(state, effective, commands, switches)
+    return (
+        switches.acceleration * ACCELERATION_SCALE * acceleration,
+        switches.rates * RATE_SCALE * rates,
+    )

@@ -127,9 +127,9 @@ def potential(material: Material) -> Section | None:
 
 
 def _potential(scale: np.ndarray, error: np.ndarray, limit: float) -> np.ndarray:
-    from lafr_mjx.learner.ats_paper import PaperSettings
+    from lafr_mjx.learner.ats_paper import Paper
 
-    weights = PaperSettings()
+    weights = Paper()
     barrier = np.logaddexp(0.0, weights.sharpness * (error - limit)) / weights.sharpness
     return weights.speed_weight * scale + weights.safe_weight * _POTENTIAL_TICKS * barrier
 

@@ -8,20 +8,18 @@ import jax
 import jax.numpy as jnp
 
 from lafr_mjx import so3
-from lafr_mjx.control.observation import HISTORY, PREVIEW_S, observe
-from lafr_mjx.control.policy import Policy, act
 from lafr_mjx.model import hybrid, residual
 from lafr_mjx.model.residual import COMMANDS, Residual, Switches
 from lafr_mjx.model.state import ModelState
 from lafr_mjx.types import CONTROL_DT, Sensed, State
 
 if TYPE_CHECKING:
-    from lafr_mjx.control.controller import Controller
+    from lafr_mjx.control.controller import Learnable
     from lafr_mjx.types import Reference
 
 
 class Stress(NamedTuple):
-    """How a believed vehicle differs from the model; [...] like the batch."""
+    """How a vehicle differs from the model; [...] like the batch."""
 
     bias: Any  # [..., 3] m/s², a constant acceleration
     thrust_gain: Any  # [...]
@@ -67,17 +65,17 @@ def draw_stress(key: jax.Array, scale: StressScale, count: int) -> Stress:
 
 
 class Flying(NamedTuple):
-    """A believed vehicle between two control intervals, [...] batched."""
+    """A vehicle in the model between two control intervals, [...] batched."""
 
     state: ModelState
     commands: jax.Array  # [..., COMMANDS + 1, 4] newest first
-    memory: Any = ()  # of a controller that has one
+    memory: Any  # of the policy
 
 
 def tick(
     residual_parameters: Residual,
     switches: Switches,
-    policy: Policy | Controller,
+    policy: Learnable,
     flying: Flying,
     references: Reference,
     stress: Stress,
@@ -117,13 +115,15 @@ def tick(
     return Flying(new, commands, memory), command
 
 
+def midflight(policy: Learnable, state: ModelState, commands: jax.Array) -> Flying:
+    """Vehicles [N] in the midst of flight, after commands [N, COMMANDS + 1, 4]."""
+    return Flying(state, commands, jax.vmap(policy.resume)(commands))
+
+
 def _decide(
-    policy: Policy | Controller, flying: Flying, sensed: ModelState, references: Reference
+    policy: Learnable, flying: Flying, sensed: ModelState, references: Reference
 ) -> tuple[Any, Any]:
-    """New memory and command [..., 4] of the network, or of any controller (one batch axis)."""
-    if isinstance(policy, Policy):
-        seen = observe(*sensed, references, flying.commands[..., :HISTORY, :])
-        return flying.memory, act(policy, seen)
+    """New memory and command [N, 4] of N vehicles."""
 
     def one(memory: Any, state: ModelState, references: Reference) -> tuple[Any, Any]:
         still = jnp.zeros(3)  # the model knows no body rates of its own
@@ -131,8 +131,3 @@ def _decide(
         return policy(memory, now, references)
 
     return jax.vmap(one)(flying.memory, sensed, references)
-
-
-def previews(count: int) -> jax.Array:
-    """[count, P] offsets in control intervals from the start, for vectorised references."""
-    return jnp.arange(count)[:, None] * CONTROL_DT + jnp.asarray(PREVIEW_S)[None]

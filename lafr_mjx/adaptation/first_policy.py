@@ -1,0 +1,49 @@
+"""What flies first: a base policy, a policy of another run, or the classical controller."""
+
+from __future__ import annotations
+
+import time
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+import jax
+import numpy as np
+
+from lafr_mjx.control.geometric import geometric_controller
+from lafr_mjx.control.policy_file import load_policy, stored_network
+from lafr_mjx.errors import InputError
+from lafr_mjx.learner import pretrain
+
+if TYPE_CHECKING:
+    from lafr_mjx.run_spec import RunSpec
+    from lafr_mjx.tasks import Task
+    from lafr_mjx.types import CommandLimits
+
+
+def first_policy(spec: RunSpec, task: Task, limits: CommandLimits) -> tuple[Any, str]:
+    """What flies first, and a sentence that says where it comes from."""
+    if spec.method == "geometric":
+        words = "The classical controller flies as it is; only the model is learned."
+        return geometric_controller(limits), words
+    if spec.policy.endswith(".npz"):
+        policy = load_policy(Path(spec.policy))
+        for side, wanted in zip(policy.limits, limits, strict=True):
+            if not np.allclose(side, wanted):
+                raise InputError(
+                    f"--policy {spec.policy}: has the limits {np.asarray(side).tolist()}, the "
+                    f"vehicle {np.asarray(wanted).tolist()}: they must be the same"
+                )
+        return policy, f"Policy: from {spec.policy}."
+    started = time.monotonic()
+    policy, cached = pretrain.base_policy(
+        task.path, limits, task.start_time_scale, spec.seed, network=spec.policy
+    )
+    jax.block_until_ready(policy)
+    seconds = time.monotonic() - started
+    where = "from the cache" if cached else f"trained in {seconds:.0f} s"
+    return policy, f"Base policy: {where}."
+
+
+def network_of(policy: str) -> str:
+    """The network of what `--policy` names."""
+    return stored_network(Path(policy)) if policy.endswith(".npz") else policy

@@ -1,0 +1,296 @@
+"""The loop: fly a lap, calibrate, improve, accelerate; over anything that can `fly`.
+
+A run on its own is a batch of one. What flies is a plug: the simulated fleet, a drone, another
+simulator. What learns is pure and the same for all.
+"""
+
+from __future__ import annotations
+
+import time
+from typing import TYPE_CHECKING, Any, NamedTuple, Protocol
+
+import jax
+import jax.numpy as jnp
+import numpy as np
+
+from lafr_mjx import batching, compilation_cache
+from lafr_mjx.errors import InputError
+from lafr_mjx.learner import improve
+from lafr_mjx.learner.guarded import Guarded, surprising_error
+from lafr_mjx.learner.improve import (
+    WINDOW,
+    LearnerSettings,
+    LearnerState,
+    Progress,
+    Sizes,
+    TaskLimits,
+)
+from lafr_mjx.learner.time_scaling import Pace
+from lafr_mjx.model import data, residual
+from lafr_mjx.model.state import ModelState
+from lafr_mjx.types import CONTROL_DT
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Sequence
+
+    from lafr_mjx.control.controller import Controller, Learnable
+    from lafr_mjx.reference.clock import Clock
+    from lafr_mjx.reference.path import Path
+    from lafr_mjx.tasks import Task
+    from lafr_mjx.types import Rollout
+
+MEMBERS = 4
+"""Residuals in the ensemble."""
+
+FLIGHT_TICKS = 750
+"""Longest flight that the learner takes [control intervals]; shorter ones are padded."""
+
+GUARD_ERROR_M = 0.5
+"""Error beyond which the last good policy takes over."""
+
+
+class Plant(Protocol):
+    """A drone, simulated by whomever or real, as the loop knows it."""
+
+    def start(self, seed: int) -> Any:
+        """A fresh vehicle; what is returned goes from flight to flight (a pytree)."""
+        ...
+
+    def fly(
+        self, run: Any, controller: Controller, path: Path, clock: Clock, seconds: float
+    ) -> tuple[Any, Rollout]:
+        """Fly along a path from rest in hover at its start."""
+        ...
+
+
+class Plants(Protocol):
+    """One plant for each run of a batch."""
+
+    state: Any  # between flights, a pytree that can be stored and set
+
+    def fly(
+        self, controllers: Any, path: Path, clocks: Sequence[Clock], seconds: Sequence[float]
+    ) -> list[Rollout]:
+        """One flight of each; `controllers` has a leading axis."""
+        ...
+
+
+class OneByOne:
+    """Plants that know nothing of batches, one after another."""
+
+    def __init__(self, plants: Sequence[Plant], seeds: Sequence[int]) -> None:
+        """Fresh vehicles."""
+        self._plants = plants
+        self.state = [plant.start(seed) for plant, seed in zip(plants, seeds, strict=True)]
+
+    def fly(
+        self, controllers: Any, path: Path, clocks: Sequence[Clock], seconds: Sequence[float]
+    ) -> list[Rollout]:
+        """One flight of each."""
+        rollouts, runs = [], []
+        for i, plant in enumerate(self._plants):
+            controller = batching.row(controllers, i)
+            run, rollout = plant.fly(self.state[i], controller, path, clocks[i], seconds[i])
+            runs.append(run)
+            rollouts.append(rollout)
+        self.state = runs
+        return rollouts
+
+
+class Flown(NamedTuple):
+    """One iteration of a run: the flight and what was learned from it."""
+
+    rollout: Rollout
+    time_scale: float
+    predicted_error: float  # m, before the flight; NaN for the first
+    outcome: str  # what bound the choice of the next time scale
+    progress: Progress
+    wall_s: float  # of flight and learning; its share, if it was one of a batch
+
+
+class Adaptation:
+    """Runs on their way; `step` makes one flight of each and lets all learn from it."""
+
+    def __init__(
+        self,
+        task: Task,
+        plants: Plants,
+        states: Sequence[LearnerState],
+        settings: Sequence[LearnerSettings],
+        *,
+        sizes: Sizes = Sizes(),
+        devices: int = 1,
+    ) -> None:
+        """Before the first flight.
+
+        Args:
+            task: of all.
+            plants: that fly.
+            states: of the learner of each run, see `start`.
+            settings: of each run; of one kind, so that they share a program.
+            sizes: effort of the learning.
+            devices: of JAX, over which the runs are split evenly.
+        """
+        compilation_cache.enable()
+        self.task, self.plants = task, plants
+        self.state = batching.stacked(states)
+        self._settings = batching.stacked([_on_task(task, one) for one in settings])
+        self._outcomes = settings[0].time_scaling.outcomes
+        self._sizes, self._devices = sizes, devices
+        self._started = 0.0
+
+    def step(self, stage: Callable[[str], None] = lambda name: None) -> list[Flown]:
+        """One flight and its learning for all runs; `stage` is told what begins."""
+        stage("fly")
+        return self.learn(self.fly(), stage)
+
+    def fly(self, *, dithered: bool = True) -> list[Rollout]:
+        """One flight of each run."""
+        self._started = time.monotonic()
+        task = self.task
+        number = int(np.asarray(self.state.iteration)[0])
+        dither = max(0.3, 0.6**number) if dithered else 0.0  # less the more is known
+        guard = batching.program(_guarded, self._devices)
+        controllers = guard(jnp.float32(dither), batching.placed(self.state, self._devices))
+        scales = self.time_scales
+        return self.plants.fly(
+            controllers, task.path, [task.start_clock(scale) for scale in scales],
+            [flight_seconds(task, scale) for scale in scales],
+        )  # fmt: skip
+
+    def learn(
+        self, rollouts: Sequence[Rollout], stage: Callable[[str], None] = lambda name: None
+    ) -> list[Flown]:
+        """What the flights teach; the next ones are decided then."""
+        scales, predicted = self.time_scales, np.asarray(self.state.pace.predicted)
+        shared = (batching.single(self.task.path), jnp.float32(self.task.ramp_s))
+        seen = batching.stacked([_seen(rollout) for rollout in rollouts])
+        run = batching.placed((self.state, self._settings, seen), self._devices)
+        done: tuple[Any, ...] = ()
+        for name, function in _STAGES.items():
+            stage(name)
+            sizes = {} if name == "accelerate" else {"sizes": self._sizes}
+            result = batching.program(function, self._devices, **sizes)(shared, (*run, *done))
+            # So that the stage that is told is the one at work.
+            done = (*done, jax.block_until_ready(result))
+        self.state, progress = done[-1]
+        progress = jax.device_get(progress)
+        each_s = (time.monotonic() - self._started) / len(rollouts)
+        flown = []
+        for i, rollout in enumerate(rollouts):
+            one = batching.row(progress, i)
+            outcome = self._outcomes[int(one.bound_by)]
+            flown.append(Flown(rollout, scales[i], float(predicted[i]), outcome, one, each_s))
+        return flown
+
+    @property
+    def time_scales(self) -> list[float]:
+        """Of the next flights."""
+        return [float(x) for x in np.asarray(self.state.pace.time_scale)]
+
+
+def start(
+    policy: Learnable,
+    time_scale: float,
+    seed: int,
+    settings: LearnerSettings = LearnerSettings(),
+    features: str = "default",
+) -> LearnerState:
+    """Before the first flight: the base policy and a residual that knows nothing.
+
+    A classical controller in place of the policy flies as it is: only the model and the time
+    scale are learned.
+    """
+    members = [
+        residual.create(np.random.default_rng([seed, 10 + i]), features) for i in range(MEMBERS)
+    ]
+    unknown = jnp.float32(jnp.nan)
+    policy = batching.single(policy)
+    return LearnerState(
+        policy=policy,
+        in_training=policy,
+        last_good=policy,
+        ensemble=batching.stacked(batching.single(members)),
+        window=_empty_window(),
+        pace=Pace(jnp.float32(time_scale), unknown, unknown),
+        scaling=settings.time_scaling.start(),
+        iteration=jnp.int32(0),
+        key=jax.random.key_data(jax.random.key(seed)),
+    )
+
+
+def check_duration(task: Task) -> None:
+    """Refuse a task whose first flight is longer than the learner takes."""
+    first, most = task.flight_s(task.start_time_scale), FLIGHT_TICKS * CONTROL_DT
+    if first > most:
+        raise InputError(
+            f"task '{task.name}': its first flight (ramp and a lap of {task.lap_s:g} s at time "
+            f"scale {task.start_time_scale:g}) lasts {first:.1f} s; a learner takes {most:g} s at "
+            f"most: shorten lap_s or lower start_time_scale"
+        )
+
+
+def flight_seconds(task: Task, time_scale: float) -> float:
+    """Duration of a flight, as far as the learner can take it."""
+    return min(task.flight_s(time_scale), FLIGHT_TICKS * CONTROL_DT)
+
+
+def _guarded(dither: Any, state: LearnerState) -> Guarded:
+    """What flies next."""
+    key = jax.random.fold_in(jax.random.wrap_key_data(state.key), 1_000_000 + state.iteration)
+    return Guarded(
+        state.policy, state.last_good, dither, surprising_error(state.pace.expected),
+        jnp.float32(GUARD_ERROR_M), jax.random.key_data(key),
+    )  # fmt: skip
+
+
+def _calibrate(shared: tuple, run: tuple, *, sizes: Sizes) -> improve.Calibrated:
+    (_, ramp_s), (state, settings, rollout) = shared, run
+    return improve.calibrate(state, rollout, ramp_s, settings, sizes=sizes)
+
+
+def _improve(shared: tuple, run: tuple, *, sizes: Sizes) -> Any:
+    (path, ramp_s), (state, settings, rollout, calibrated) = shared, run
+    return improve.improve_policy(state, calibrated, rollout, path, ramp_s, settings, sizes=sizes)
+
+
+def _accelerate(shared: tuple, run: tuple) -> tuple[LearnerState, Progress]:
+    (path, ramp_s), (state, settings, rollout, calibrated, policy) = shared, run
+    return improve.accelerate(state, calibrated, policy, rollout, path, ramp_s, settings)
+
+
+_STAGES = {"calibrate": _calibrate, "improve": _improve, "accelerate": _accelerate}
+
+
+def _on_task(task: Task, settings: LearnerSettings) -> LearnerSettings:
+    """The settings with what the task asks for, as leaves."""
+    limits = TaskLimits(task.error_threshold_m, task.peak_acceleration)
+    return jax.tree.map(lambda leaf: np.asarray(leaf, np.float32), settings._replace(task=limits))
+
+
+def _seen(rollout: Rollout) -> Rollout:
+    """The flight as the learner sees it: what was sensed and sent, and nothing of the plant's.
+
+    Padded to `FLIGHT_TICKS`, the rest not valid, so that all flights share one program.
+    """
+    ticks = rollout.time.shape[0]
+
+    def fill(leaf: Any) -> np.ndarray:
+        leaf = np.asarray(leaf)
+        wanted = FLIGHT_TICKS * (leaf.shape[0] // ticks)
+        return np.pad(leaf, [(0, wanted - leaf.shape[0])] + [(0, 0)] * (leaf.ndim - 1))
+
+    return jax.tree.map(fill, rollout._replace(truth=rollout.sensed, diagnostics=None))
+
+
+def _empty_window() -> data.Transitions:
+    rows = FLIGHT_TICKS - 2
+    state = ModelState(
+        jnp.zeros((WINDOW, rows, 3)),
+        jnp.zeros((WINDOW, rows, 3)),
+        jnp.tile(jnp.eye(3), (WINDOW, rows, 1, 1)),
+    )
+    commands = jnp.zeros((WINDOW, rows, residual.COMMANDS, 4))
+    return data.Transitions(
+        state, commands, state, commands, state, jnp.zeros((WINDOW, rows), bool)
+    )

@@ -1,0 +1,124 @@
+"""How fast to fly next: what a rule of time scaling is. The rules are a file each, `ats_*.py`."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any, NamedTuple, Protocol
+
+import jax.numpy as jnp
+
+from lafr_mjx import parts
+from lafr_mjx.errors import InputError
+
+if TYPE_CHECKING:
+    from collections.abc import Callable
+
+    import jax
+
+    from lafr_mjx.control.controller import Learnable
+    from lafr_mjx.learner.verify import Prediction
+    from lafr_mjx.model.residual import Residual, Switches
+    from lafr_mjx.reference.path import Path
+    from lafr_mjx.types import Rollout
+
+CANDIDATES = 8
+"""Time scales at which a rule asks the model, in each iteration."""
+
+
+class Pace(NamedTuple):
+    """A flight that is to be made, and what the model expects of it."""
+
+    time_scale: Any  # α
+    predicted: Any  # m, peak error after the ramp; NaN: nothing was predicted
+    expected: Any  # m, the same with the ramp
+
+
+class LastFlight(NamedTuple):
+    """What was asked of the last flight, and what came of it."""
+
+    pace: Pace  # at which it was flown
+    error: Any  # m, sensed peak error after the ramp; 2 after a crash
+    threshold: Any  # m, E_th: largest error that speeding up may cause
+    peak_acceleration: Any  # m/s², of the path at α = 1
+
+    @property
+    def first(self) -> Any:
+        """Whether it was the first: by the base policy, with no prediction."""
+        return jnp.isnan(self.pace.predicted)
+
+
+class Evidence(NamedTuple):
+    """All that a rule can base its choice on."""
+
+    last: LastFlight
+    rollout: Rollout  # of that flight, as it was sensed
+    flown: Learnable  # the policy that made it
+    trained: Learnable  # the policy that was trained since
+    predict: Callable[..., Prediction]  # (policy, time scales [A], share of the full stress)
+    path: Path
+    ramp_s: Any
+    ensemble: Residual
+    switches: Switches
+
+
+class Choice(NamedTuple):
+    """What is flown next."""
+
+    memory: Any  # of the rule
+    pace: Pace
+    use_new_policy: Any  # bool: the trained policy flies, not the one that flew
+    keep_training: Any  # bool: training goes on from the trained policy, flown or not
+    bound_by: Any  # index into the rule's `outcomes`
+    landscape: Prediction  # at `CANDIDATES` time scales, for plots
+    notes: dict[str, Any]  # numbers of the rule's own, for the record of the iteration
+
+
+class TimeScaling(Protocol):
+    """A pytree whose settings are leaves; every method is pure and has no branches on values."""
+
+    outcomes: tuple[str, ...]
+    """What may have bound a choice, in words."""
+
+    def start(self) -> Any:
+        """Memory before the first flight; any pytree."""
+        ...
+
+    def propose(self, memory: Any, last: LastFlight) -> tuple[Any, jax.Array]:
+        """New memory, and the fastest time scale that the policy is to be trained for."""
+        ...
+
+    def choose(self, memory: Any, fastest: jax.Array, evidence: Evidence) -> Choice:
+        """The time scale of the next flight, and which policy makes it."""
+        ...
+
+
+def rule_of(text: str) -> Any:
+    """The rule that a text names, see `parts`.
+
+    Raises:
+        InputError: there is none, or it is no rule.
+    """
+    rule = parts.made(parts.TIME_SCALING, text)
+    for name in ("outcomes", "start", "propose", "choose"):
+        if not hasattr(rule, name):
+            raise InputError(f"--ats {text}: has no '{name}': it is no rule of time scaling")
+    return rule
+
+
+def taken_as_it_is(
+    memory: Any, time_scale: jax.Array, bound_by: Any, evidence: Evidence, notes: dict[str, Any]
+) -> Choice:
+    """The trained policy at a time scale that the model was not asked about.
+
+    What the model predicts is written down, and the guard in flight relies on it.
+    """
+    around = time_scale * 1.2 ** jnp.linspace(-1.0, 1.0, CANDIDATES)
+    here = evidence.predict(evidence.trained, time_scale[None], 1.0)
+    return Choice(
+        memory=memory,
+        pace=Pace(time_scale, here.nominal_error[0], here.flight_error[0]),
+        use_new_policy=jnp.bool_(True),
+        keep_training=jnp.bool_(True),
+        bound_by=bound_by,
+        landscape=evidence.predict(evidence.trained, around, 1.0),
+        notes=notes,
+    )

@@ -1,0 +1,266 @@
+"""Parts of the method, by name: shipped ones, and a user's own.
+
+    verified
+    verified(reserve=0.06)
+    my_rules.py:Careful(step=0.05)
+    my_package.rules:Careful
+
+A kind of part (time scaling, inputs of the residual, policy network) is a family of modules in
+one package: `learner/ats_*.py`, for one. The file's name is the part's name, and the class of
+the same name in it is the part, so that a new part is a new file and nothing else. A user's own
+is named by its file, or by a module that can be imported. Parameters are plain values. A run's
+configuration names all of its parts in this way, so that it can be resumed and repeated.
+"""
+
+from __future__ import annotations
+
+import ast
+import dataclasses
+import difflib
+import hashlib
+import importlib
+import importlib.util
+import inspect
+import pkgutil
+import re
+import sys
+from pathlib import Path
+from typing import TYPE_CHECKING, Any, NamedTuple
+
+import numpy as np
+
+from lafr_mjx.errors import InputError
+
+if TYPE_CHECKING:
+    from collections.abc import Callable
+
+_TEXT = re.compile(r"(?:(?P<source>[^:()]+):)?(?P<kind>[\w-]+)\s*(?:\((?P<values>.*)\))?\s*", re.S)
+
+
+class Kind(NamedTuple):
+    """A family of parts."""
+
+    option: str  # of the command line, without dashes
+    package: str
+    prefix: str  # of the modules' names
+
+    def names(self) -> list[str]:
+        """The shipped ones; imports none of them."""
+        found = pkgutil.iter_modules(importlib.import_module(self.package).__path__)
+        stems = [m.name for m in found if m.name.startswith(self.prefix)]
+        return [stem.removeprefix(self.prefix).replace("_", "-") for stem in stems]
+
+
+TIME_SCALING = Kind("ats", "lafr_mjx.learner", "ats_")
+RESIDUAL = Kind("features", "lafr_mjx.model", "residual_")
+NETWORK = Kind("policy", "lafr_mjx.control", "network_")
+
+
+class Named(NamedTuple):
+    """A part as it was asked for."""
+
+    source: str  # file or module; empty for a shipped one
+    name: str  # of the class, or the shipped name
+    values: dict[str, Any]
+
+
+def parse(option: str, text: str) -> Named:
+    """What a text names.
+
+    Raises:
+        InputError: names the option, the text and what it must be.
+    """
+    found = _TEXT.fullmatch(text.strip())
+    if found is None:
+        raise InputError(f"--{option} {text}: must be NAME, or FILE.py:CLASS(PARAMETER=VALUE, ...)")
+    try:
+        call = ast.parse(f"f({found['values'] or ''})", mode="eval").body
+        good = isinstance(call, ast.Call) and not call.args and all(k.arg for k in call.keywords)
+        keywords = call.keywords if isinstance(call, ast.Call) else []
+        values = {str(k.arg): ast.literal_eval(k.value) for k in keywords}
+    except (SyntaxError, ValueError):
+        good, values = False, {}
+    if not good:
+        raise InputError(f"--{option} {text}: parameters are PARAMETER=VALUE with plain values")
+    return Named((found["source"] or "").strip(), found["kind"], values)
+
+
+def located(option: str, text: str) -> str:
+    """The same with the full path of its file: a run may go on from anywhere."""
+    if text.endswith(".npz"):
+        return str(Path(text).expanduser().resolve())
+    source = parse(option, text).source
+    if not source.endswith(".py"):
+        return text
+    return text.replace(source, str(Path(source).expanduser().resolve()), 1)
+
+
+def label(text: str) -> str:
+    """A part in a word that can be part of a file's name."""
+    if text.endswith((".npz", ".toml")):
+        return Path(text).stem
+    return re.sub(r"[^\w.]+", "-", text.rpartition(":")[2] or text).strip("-")
+
+
+def check_name(kind: Kind, text: str) -> Named:
+    """Refuse what is neither a shipped part nor names a source; imports nothing.
+
+    Raises:
+        InputError: names the option, the text and what is allowed.
+    """
+    named, shipped = parse(kind.option, text), kind.names()
+    if named.source or named.name in shipped:
+        return named
+    near = difflib.get_close_matches(named.name, shipped, 1)
+    meant = f"; did you mean {near[0]}?" if near else ""
+    raise InputError(
+        f"--{kind.option} {text}: must be one of {', '.join(shipped)}, or your own as "
+        f"FILE.py:CLASS(PARAMETER=VALUE, ...){meant}"
+    )
+
+
+def class_of(kind: Kind, text: str) -> tuple[Any, dict[str, Any]]:
+    """The class that a text names, and the parameters that were given."""
+    named = check_name(kind, text)
+    if named.source:
+        return own_class(kind.option, text, named), named.values
+    stem = named.name.replace("-", "_")
+    module = importlib.import_module(f"{kind.package}.{kind.prefix}{stem}")
+    return getattr(module, "".join(word.title() for word in stem.split("_"))), named.values
+
+
+def own_class(option: str, text: str, named: Named) -> type:
+    """A user's own class."""
+    found = getattr(module_of(option, text, named.source), named.name, None)
+    if not isinstance(found, type):
+        raise InputError(f"--{option} {text}: {named.source} has no class '{named.name}'")
+    return found
+
+
+def made(kind: Kind, text: str, make: str = "") -> Any:
+    """The part itself, by its class or by a function of the class, with its parameters.
+
+    Raises:
+        InputError: the part does not exist or does not take these parameters.
+    """
+    found, values = class_of(kind, text)
+    return called(kind.option, text, getattr(found, make) if make else found, values)
+
+
+def called(option: str, text: str, make: Callable[..., Any], values: dict[str, Any]) -> Any:
+    """`make(**values)`, with parameters that it does not take named."""
+    try:
+        inspect.signature(make).bind_partial(**values)
+        return make(**values)
+    except TypeError as error:
+        taken = ", ".join(inspect.signature(make).parameters) or "none"
+        raise InputError(f"--{option} {text}: {error}; its parameters are {taken}") from error
+
+
+def text_of(part: Any) -> str:
+    """A part, or a class with its parameters, as the text that names it.
+
+    >>> import lafr_mjx as lm
+    >>> lm.adapt("figure8", ats=Careful(step=0.05))     # the same as ats="my_rules.py:Careful(...)"
+    """
+    if isinstance(part, str):
+        return part
+    kind = part if isinstance(part, type) else type(part)
+    fields = () if isinstance(part, type) else _fields(part)
+    values = [f"{name}={_plain(kind, name, getattr(part, name))!r}" for name in fields]
+    return f"{source_of(kind)}:{kind.__name__}({', '.join(values)})"
+
+
+def source_of(kind: type) -> str:
+    """The file of a class, or the module of an installed package, which is found everywhere."""
+    module, file = kind.__module__, getattr(sys.modules.get(kind.__module__), "__file__", None)
+    if kind.__qualname__ != kind.__name__:
+        raise InputError(f"{kind.__qualname__}: must be at the top of its module")
+    if "." in module and not module.startswith("__"):
+        return module
+    if file is None or not Path(file).is_file():
+        raise InputError(f"{kind.__name__}: must be defined in a file, not {module}")
+    return str(Path(file).resolve())
+
+
+def digest(*classes: type) -> str:
+    """Fingerprint of the source of classes, to notice that one was edited."""
+    sources = [inspect.getsource(one) for one in classes]
+    return hashlib.sha256("\n".join(sources).encode()).hexdigest()[:16]
+
+
+def own_digest(option: str, text: str) -> str:
+    """Fingerprint of a part that is a user's own; empty for a shipped one."""
+    if text.endswith(".npz"):
+        return hashlib.sha256(Path(text).read_bytes()).hexdigest()[:16]
+    named = parse(option, text)
+    return digest(own_class(option, text, named)) if named.source else ""
+
+
+def module_of(option: str, text: str, source: str) -> Any:
+    """A user's module, by its file or its name; a file is run once."""
+    try:
+        if not source.endswith(".py"):
+            return importlib.import_module(source)
+        path = Path(source).expanduser().resolve()
+        main = sys.modules.get("__main__")
+        if main is not None and getattr(main, "__file__", None) == str(path):
+            return main  # a script that names itself is not run again
+        name = f"lafr_mjx_user_{hashlib.sha256(str(path).encode()).hexdigest()[:12]}"
+        if name not in sys.modules:
+            found = importlib.util.spec_from_file_location(name, path)
+            if found is None or found.loader is None or not path.is_file():
+                raise FileNotFoundError(f"{path} is no file")
+            module = importlib.util.module_from_spec(found)
+            sys.modules[name] = module  # where a dataclass looks for its module
+            try:
+                found.loader.exec_module(module)
+            except BaseException:
+                del sys.modules[name]
+                raise
+        return sys.modules[name]
+    except Exception as error:  # whatever the user's file does
+        raise InputError(f"--{option} {text}: {source} cannot be imported: {error}") from error
+
+
+def leaves(tree: Any) -> list[Any]:
+    """Arrays and numbers of a pytree of named tuples, tuples, lists, tables and dataclasses.
+
+    As JAX would list them, without JAX: a drone's control process has none.
+    """
+    found: list[Any] = []
+    map_leaves(found.append, tree)
+    return found
+
+
+def map_leaves(function: Callable[[Any], Any], tree: Any) -> Any:
+    """The same pytree with every leaf replaced."""
+    if tree is None:
+        return None
+    if isinstance(tree, tuple | list):
+        made = [map_leaves(function, item) for item in tree]
+        return type(tree)(*made) if hasattr(tree, "_fields") else type(tree)(made)
+    if isinstance(tree, dict):
+        return {key: map_leaves(function, tree[key]) for key in sorted(tree)}
+    if dataclasses.is_dataclass(tree) and not isinstance(tree, type):
+        new = {f: map_leaves(function, getattr(tree, f)) for f in _fields(tree)}
+        return dataclasses.replace(tree, **new)
+    return function(tree)
+
+
+def _fields(part: Any) -> tuple[str, ...]:
+    if dataclasses.is_dataclass(part):
+        return tuple(field.name for field in dataclasses.fields(part))
+    return tuple(getattr(part, "_fields", ()))
+
+
+def _plain(kind: type, name: str, value: Any) -> Any:
+    if isinstance(value, str | bool | int):
+        return value
+    try:
+        return np.asarray(value, float).tolist()
+    except (TypeError, ValueError) as error:
+        raise InputError(
+            f"{kind.__name__}: its parameter '{name}' is no number, text or list of numbers; a run "
+            f"cannot be repeated from its configuration then"
+        ) from error

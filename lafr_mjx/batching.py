@@ -17,6 +17,7 @@ if TYPE_CHECKING:
     from collections.abc import Callable, Sequence
 
 _AXIS = "runs"
+_PROGRAMS: list[Any] = []
 
 
 @lru_cache(maxsize=32)
@@ -31,14 +32,20 @@ def program(function: Callable[..., Any], devices: int, **static: Any) -> Callab
         return jax.tree.map(lambda leaf: leaf[None], one(shared, row(runs, 0)))
 
     if devices == 1:
-        return jax.jit(share)
+        _PROGRAMS.append(jax.jit(share))
+        return _PROGRAMS[-1]
     same, split = PartitionSpec(), PartitionSpec(_AXIS)
     # The runs know nothing of each other: no device ever waits for another.
-    return jax.jit(
-        jax.shard_map(
-            share, mesh=_mesh(devices), in_specs=(same, split), out_specs=split, check_vma=False
-        )
+    sharded = jax.shard_map(
+        share, mesh=_mesh(devices), in_specs=(same, split), out_specs=split, check_vma=False
     )
+    _PROGRAMS.append(jax.jit(sharded))
+    return _PROGRAMS[-1]
+
+
+def compiled() -> int:
+    """Programs that were compiled so far in this process: one for each kind of batch is right."""
+    return sum(made._cache_size() for made in _PROGRAMS)
 
 
 def placed(runs: Any, devices: int) -> Any:

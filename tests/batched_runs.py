@@ -11,14 +11,16 @@ import sys
 
 import jax
 
-from lafr_mjx.ablation.batched_adaptation import BatchedAdaptation, Common, Member
+from lafr_mjx import batching
+from lafr_mjx.ablation.chunk import Member, batch_of
 from lafr_mjx.adaptation.record import record_of
-from lafr_mjx.learner import adapt, methods, pretrain
+from lafr_mjx.learner import loop, methods, pretrain
 from lafr_mjx.learner.improve import Sizes
 from lafr_mjx.metrics import flight_metrics
 from lafr_mjx.plant.plant import Plant
 from lafr_mjx.plant.scenario import Change, load_scenario
 from lafr_mjx.plant.vehicle import load_vehicle
+from lafr_mjx.run_spec import RunSpec
 from lafr_mjx.tasks import load_task
 
 FLIGHTS = 3
@@ -48,29 +50,33 @@ def main(devices, singles):
     wind = Change(flight=1, time_s=2.0, over_s=1.0, values={"wind_mps": (2.0, 1.5, 0.0)})
     changing = dataclasses.replace(members[-1].scenario, changes=(wind,))
     members[-1] = members[-1]._replace(scenario=changing)
-    common = Common(vehicle, task, "freebody", sizes=SIZES)
-    batch = BatchedAdaptation(common, members, devices=devices)
-    together = [batch.step()[0] for _ in range(FLIGHTS)]
+    batch = batch_of(
+        vehicle, task, RunSpec(engine="freebody"), members, sizes=SIZES, devices=devices
+    )
+    together = [batch.step()]
+    programs = batching.compiled()
+    together += [batch.step() for _ in range(FLIGHTS - 1)]
     figures = {
-        "batch": [list(run) for run in zip(*together, strict=True)],
-        "programs": batch.programs,
-        "singles": [single(common, member) for member in members] if singles else [],
+        "batch": [records(task, vehicle, run) for run in zip(*together, strict=True)],
+        "programs": [programs, batching.compiled()],
+        "singles": [single(task, vehicle, member) for member in members] if singles else [],
     }
     print(json.dumps(figures))
 
 
-def single(common, member):
-    plant = Plant(common.vehicle, member.scenario, engine=common.engine)
-    run = plant.start(member.seed)
-    state = adapt.start(member.policy, common.task.start_time_scale, member.seed)
-    records = []
-    for number in range(FLIGHTS):
-        run, state, flown = adapt.iterate(
-            plant, run, state, common.task, member.settings, common.sizes
-        )
-        metrics = flight_metrics(flown.rollout, common.task, common.vehicle.limits)
-        records.append(record_of(metrics, flown, number, 0.0))
-    return records
+def records(task, vehicle, flights):
+    return [
+        record_of(flight_metrics(flown.rollout, task, vehicle.limits), flown, number)
+        for number, flown in enumerate(flights)
+    ]
+
+
+def single(task, vehicle, member):
+    """The same run on a plant of its own, which knows nothing of batches."""
+    plant = loop.OneByOne([Plant(vehicle, member.scenario, engine="freebody")], [member.seed])
+    state = loop.start(member.policy, task.start_time_scale, member.seed, member.settings)
+    run = loop.Adaptation(task, plant, [state], [member.settings], sizes=SIZES)
+    return records(task, vehicle, [run.step()[0] for _ in range(FLIGHTS)])
 
 
 if __name__ == "__main__":

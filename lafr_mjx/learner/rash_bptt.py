@@ -40,6 +40,13 @@ class Anchors(NamedTuple):
     usable: jax.Array  # [N] bool
 
 
+class Start(NamedTuple):
+    """Where flights begin, and the commands that were given just before, newest first."""
+
+    state: ModelState  # [members, flights, ...]
+    commands: jax.Array  # [members, flights, COMMANDS + 1, 4]
+
+
 class TrainSettings(NamedTuple):
     """How a policy is trained; leaves."""
 
@@ -117,14 +124,14 @@ def _mean_cost(
     ensemble: Residual,
     switches: Switches,
     settings: TrainSettings,
-    start: tuple[ModelState, jax.Array],
+    start: Start,
     references: Reference,
     stress: Stress,
     noise: jax.Array,
 ) -> jax.Array:
     """-J(φ): discounted cost, mean over the flights. Leading axes: members, flights."""
 
-    def fly(member: Residual, start: Any, references: Any, stress: Any, noise: Any) -> jax.Array:
+    def fly(member: Residual, start: Start, references: Any, stress: Any, noise: Any) -> jax.Array:
         def tick(carry: tuple, now: tuple) -> tuple[tuple, jax.Array]:
             flying, gamma = carry
             wanted, draws = now
@@ -151,7 +158,7 @@ def _flights(
     members: int,
     each: int,
     moments: jax.Array,
-) -> tuple[tuple[ModelState, jax.Array], Reference, Stress, jax.Array]:
+) -> tuple[Start, Reference, Stress, jax.Array]:
     """Starts, references at moments [H, P], vehicles and noise of members x each flights."""
     count, horizon = members * each, moments.shape[0]
     keys = jax.random.split(key, 9)
@@ -190,7 +197,7 @@ def _flights(
         return jnp.moveaxis(leaf.reshape((horizon, members, each, *leaf.shape[2:])), 1, 0)
 
     return (
-        jax.tree.map(by_member, (state, commands)),
+        jax.tree.map(by_member, Start(state, commands)),
         jax.tree.map(by_member_in_time, references),
         jax.tree.map(by_member, stress),
         by_member_in_time(noise),

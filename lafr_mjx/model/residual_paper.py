@@ -8,13 +8,18 @@ from lafr_mjx.model.residual import NO_LAG
 from lafr_mjx.model.residual_default import Default
 
 if TYPE_CHECKING:
+    import numpy as np
+
     from lafr_mjx.model.residual import Switches
 
 
-class Paper(Default):
-    """The same network; its switches differ."""
+class Paper:
+    """The default network with other switches: it needs no program of its own."""
 
-    __slots__ = ()
+    @staticmethod
+    def create(rng: np.random.Generator, hidden: int = 64) -> Default:
+        """Nearly zero."""
+        return Default.create(rng, hidden)
 
     @staticmethod
     def switches(switches: Switches) -> Switches:

@@ -29,7 +29,7 @@ def test_a_short_adaptation_and_what_it_leaves(tmp_path, capsys):
     rollout = folder.load_rollout(1)
     assert np.array_equal(rollout.truth.position, rollout.sensed.position), "nobody knows better"
     learned = load_policy(folder.path / "policy.npz")
-    assert all(np.isfinite(layer.weight).all() for layer in learned.layers)
+    assert all(np.isfinite(layer.weight).all() for layer in learned.network.layers)
     assert summary["iterations"] == 2 and summary["crashes"] == 0
     assert summary["hil"]["learning_frozen"] == ""
     assert json.loads((folder.path / "summary.json").read_text())["hil"]["trouble"] == ""
@@ -55,4 +55,4 @@ def test_a_learner_that_diverges_is_frozen(tmp_path):
     assert len(records) == 3 and records[1]["residual_loss"] is None
     assert {r["time_scale"] for r in records} == {1.0}, "the last good time scale"
     learned = load_policy(tmp_path / "run" / "policy.npz")
-    assert all(np.isfinite(layer.weight).all() for layer in learned.layers)
+    assert all(np.isfinite(layer.weight).all() for layer in learned.network.layers)

@@ -15,7 +15,7 @@ from lafr_mjx.hil.learner import _no_faster
 from lafr_mjx.hil.legs import fastest_time_scale
 from lafr_mjx.hil.plant import leg_of
 from lafr_mjx.hil.safety import Mode, Word
-from lafr_mjx.learner import adapt, methods, pretrain
+from lafr_mjx.learner import loop, methods, pretrain
 from lafr_mjx.learner.improve import Sizes
 from lafr_mjx.metrics import flight_metrics
 from lafr_mjx.plant.plant import Plant
@@ -56,6 +56,9 @@ class PaperPlant:
     def __init__(self, sim):
         self.sim = sim
 
+    def start(self, seed):
+        return 0
+
     def fly(self, run, controller, path, clock, seconds):
         sim, leg = self.sim, leg_of(run, controller, path, clock, seconds, SEED, lap_on=True)
         sim.rows.clear()
@@ -90,14 +93,16 @@ def rollout_of(rows):
     )  # fmt: skip
 
 
-def adapted(plant, run, fastest=0.0):
+def adapted(plant, fastest=0.0):
     """Figures of each flight."""
     limits, start = PROFILE.command.limits, TASK.start_time_scale
     policy, _ = pretrain.base_policy(TASK.path, limits, start, SEED)
-    state, settings, figures = adapt.start(policy, start, SEED), methods.settings_of("ours"), []
+    settings, figures = methods.settings_of("ours"), []
+    state = loop.start(policy, start, SEED, settings)
+    run = loop.Adaptation(TASK, loop.OneByOne([plant], [SEED]), [state], [settings], sizes=SIZES)
     for _ in range(ITERATIONS):
-        run, state, flown = adapt.iterate(plant, run, state, TASK, settings, SIZES)
-        state = _no_faster(state, fastest)
+        (flown,) = run.step()
+        _no_faster(run, fastest)
         figures.append(flight_metrics(flown.rollout, TASK, limits))
     return figures
 
@@ -107,7 +112,7 @@ def test_adaptation_without_a_trip(capsys):
     sim = RecordedFlight(Physics(vehicle, scenario.settings_for(0)[0], (), SEED)).policy()
     policy, _ = pretrain.base_policy(TASK.path, PROFILE.command.limits, 1.0, SEED)
     leg = leg_of(0, policy, TASK.path, TASK.start_clock(1.0), 8.0, 0, lap_on=True)
-    flown = adapted(PaperPlant(sim), 0, fastest_time_scale(leg, PROFILE, 1.0))
+    flown = adapted(PaperPlant(sim), fastest_time_scale(leg, PROFILE, 1.0))
     assert not [text for _, text in sim.events if "fault" in text]
     assert sim.drone.crashed == "" and flown[1].rmse_m < flown[0].rmse_m
     sim.logic.flyer.rest()
@@ -119,7 +124,7 @@ def test_adaptation_without_a_trip(capsys):
     if ITERATIONS < 12:
         return
     plant = Plant(vehicle, scenario, fans=TASK.fans, engine="freebody")
-    simulated = adapted(plant, plant.start(SEED))
+    simulated = adapted(plant)
     share = flown[-1].peak_speed_mps / simulated[-1].peak_speed_mps
     with capsys.disabled():
         print("  m/s: " + " ".join(f"{f.peak_speed_mps:.2f}" for f in simulated))

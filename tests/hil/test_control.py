@@ -15,6 +15,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from lafr_mjx.control.geometric import geometric_controller
+from lafr_mjx.control.network_mlp import Mlp
 from lafr_mjx.control.policy import create_policy
 from lafr_mjx.errors import InputError
 from lafr_mjx.hil import flyer as flyer_module
@@ -35,9 +36,13 @@ TASK = load_task("figure8")
 
 
 def policy(seed=0):
-    made = create_policy(np.random.default_rng(seed), PROFILE.command.limits, hidden=32)
-    last = made.layers[-1]
-    return made._replace(layers=(*made.layers[:-1], last._replace(weight=30 * last.weight)))
+    made = create_policy(
+        np.random.default_rng(seed), PROFILE.command.limits, "mlp(hidden=[32, 32])"
+    )
+    last = made.network.layers[-1]
+    return made._replace(
+        network=Mlp((*made.network.layers[:-1], last._replace(weight=30 * last.weight)))
+    )
 
 
 def leg(number=0, time_scale=0.5, with_policy=True, seconds=8.0, **changes):
@@ -71,7 +76,7 @@ def test_nothing_is_imported_in_flight(tmp_path):
         "before = set(sys.modules)\n"
         "leg = load_leg(pathlib.Path(sys.argv[1]))\n"
         "assert not check_leg(leg, profile)\n"
-        "try_leg(leg, np.zeros((9, len(leg.policy.layers[0].weight)), np.float32))\n"
+        "try_leg(leg, np.zeros((9, len(leg.policy.network.layers[0].weight)), np.float32))\n"
         "m.decode('std_msgs/String', m.encode('std_msgs/String', m.text('x')))\n"
         "socket.getaddrinfo('127.0.0.1', 9, socket.AF_INET, socket.SOCK_STREAM)\n"
         "print(sorted(set(sys.modules) - before))"
@@ -93,7 +98,9 @@ def test_leg_file_and_back(tmp_path):
     read = load_leg(save_leg(tmp_path, given))
     assert read.number == 4 and read.lap_on and read.seconds == 8.0
     assert np.array_equal(read.path.coefficients, given.path.coefficients)
-    assert np.array_equal(read.policy.layers[1].weight, given.policy.layers[1].weight)
+    assert np.array_equal(
+        read.policy.network.layers[1].weight, given.policy.network.layers[1].weight
+    )
     assert load_leg(save_leg(tmp_path, leg(5, with_policy=False))).policy is None
 
 
@@ -133,20 +140,28 @@ def test_policy_with_nan_or_missing_is_refused(tmp_path):
 
 
 def test_policy_is_tried_on_the_last_flight():
-    seen = np.random.default_rng(0).standard_normal((200, policy().layers[0].weight.shape[0]))
+    seen = np.random.default_rng(0).standard_normal(
+        (200, policy().network.layers[0].weight.shape[0])
+    )
     assert try_policy(policy(), seen) == ""
     assert try_policy(policy(), seen[:0]) == ""
-    last = policy().layers[-1]
-    wild = policy()._replace(layers=(*policy().layers[:-1], last._replace(bias=last.bias + 50)))
+    last = policy().network.layers[-1]
+    wild = policy()._replace(
+        network=Mlp((*policy().network.layers[:-1], last._replace(bias=last.bias + 50)))
+    )
     assert "limit" in try_policy(wild, seen)
     # One that answers the last flight's error with all it has may fly.
-    first = policy().layers[0]
+    first = policy().network.layers[0]
     weight = np.array(first.weight)
     weight[:3] *= 1e4
-    keen = policy()._replace(layers=(first._replace(weight=weight), *policy().layers[1:]))
+    keen = policy()._replace(
+        network=Mlp((first._replace(weight=weight), *policy().network.layers[1:]))
+    )
     assert try_policy(keen, seen) == ""
     weight[:3] = np.nan
-    broken = policy()._replace(layers=(first._replace(weight=weight), *policy().layers[1:]))
+    broken = policy()._replace(
+        network=Mlp((first._replace(weight=weight), *policy().network.layers[1:]))
+    )
     assert "not finite" in try_policy(broken, seen)
 
 

@@ -73,11 +73,14 @@ def test_two_legs_with_a_lap_between(flight):
 
 
 def test_policy_that_gives_nan_is_never_sent(flight):
+    from lafr_mjx.control.network_mlp import Mlp
     from lafr_mjx.control.policy import create_policy
 
-    policy = create_policy(np.random.default_rng(0), PROFILE.command.limits, hidden=8)
+    policy = create_policy(np.random.default_rng(0), PROFILE.command.limits, "mlp(hidden=[8, 8])")
     broken = policy._replace(
-        layers=tuple(layer._replace(weight=layer.weight * np.nan) for layer in policy.layers)
+        network=Mlp(
+            tuple(layer._replace(weight=layer.weight * np.nan) for layer in policy.network.layers)
+        )
     )
     with np.errstate(invalid="ignore"):
         sim = flight().tracking(leg(0, policy=broken, seconds=60.0))

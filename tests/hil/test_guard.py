@@ -7,6 +7,7 @@ import sys
 import numpy as np
 import pytest
 
+from lafr_mjx.control.network_mlp import Mlp
 from lafr_mjx.control.observation import SIZE
 from lafr_mjx.control.policy import create_policy
 from lafr_mjx.errors import InputError
@@ -50,8 +51,8 @@ def test_legs_carry_it_through_files(tmp_path):
     found = load_leg(save_leg(tmp_path, given))
     assert found.guard.slow_from == 0.2 and found.guard.error_limit == 0.5
     ours, its = found.guard.last_good, given.guard.last_good
-    assert all(np.array_equal(a.weight, b.weight) for a, b in zip(ours.layers, its.layers,
-                                                                  strict=True))  # fmt: skip
+    layers = zip(ours.network.layers, its.network.layers, strict=True)
+    assert all(np.array_equal(a.weight, b.weight) for a, b in layers)
     assert load_leg(save_leg(tmp_path, given._replace(number=1, guard=None))).guard is None
     for bad in (float("nan"), -1.0, 0.0, 5.0):
         with pytest.raises(InputError, match="not a leg"):
@@ -59,9 +60,9 @@ def test_legs_carry_it_through_files(tmp_path):
 
 
 def test_a_last_good_policy_that_is_not_good_is_refused():
-    last = policy(1).layers[-1]
+    last = policy(1).network.layers[-1]
     wild = policy(1)._replace(
-        layers=(*policy(1).layers[:-1], last._replace(bias=last.bias * 0 + 50))
+        network=Mlp((*policy(1).network.layers[:-1], last._replace(bias=last.bias * 0 + 50)))
     )
     seen = np.random.default_rng(0).normal(size=(50, SIZE))
     assert try_leg(guarded_leg(), seen) == ""

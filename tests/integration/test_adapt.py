@@ -6,10 +6,11 @@ import jax
 import numpy as np
 import pytest
 
+from lafr_mjx import batching
 from lafr_mjx.adaptation.job import AdaptationJob
 from lafr_mjx.control.policy_file import load_policy
 from lafr_mjx.errors import InputError
-from lafr_mjx.learner import adapt
+from lafr_mjx.learner import loop
 from lafr_mjx.run_spec import RunSpec
 from lafr_mjx.runs.run_folder import RunFolder
 
@@ -109,7 +110,7 @@ def test_the_learner_gets_nothing_but_what_was_sensed(finished):
     """Truth and diagnostics of the flight are blanked before the learner sees it."""
     with RunFolder.open(finished) as folder:
         rollout = folder.load_rollout(1)
-    seen = adapt.padded(rollout._replace(truth=rollout.sensed, diagnostics=None))
+    seen = loop._seen(rollout)
     assert seen.diagnostics is None
     np.testing.assert_array_equal(seen.truth.position, seen.sensed.position)
     # And the truth differs from what was sensed, or this test would prove nothing.
@@ -119,10 +120,8 @@ def test_the_learner_gets_nothing_but_what_was_sensed(finished):
 def test_all_methods_share_one_program(finished):
     """Switching parts of the method off changes leaves, not the program."""
     from lafr_mjx.learner import methods
-    from lafr_mjx.learner.improve import accelerate, calibrate, improve_policy
 
-    programs = (calibrate, improve_policy, accelerate)
-    counts = [program._cache_size() for program in programs]
+    count = batching.compiled()
     job = AdaptationJob.build(RunSpec(**(RUN | {"method": "lotf", "iterations": 1})))
     structures = {
         str(jax.tree.structure(methods.settings_of(name)))
@@ -131,7 +130,7 @@ def test_all_methods_share_one_program(finished):
     assert len(structures) == 1
     with RunFolder.create(finished.parent / "lotf", job.config()) as folder:
         job.work(folder, Quiet())
-    assert [program._cache_size() for program in programs] == counts
+    assert batching.compiled() == count
 
 
 def test_hold_keeps_the_time_scale(finished):

@@ -8,12 +8,14 @@ import numpy as np
 import pytest
 
 from lafr_mjx import mlp, so3
+from lafr_mjx.control.network_mlp import Mlp
 from lafr_mjx.control.observation import HISTORY, PREVIEW_S, SIZE, observe
 from lafr_mjx.control.policy import Policy, act
 from lafr_mjx.learner import ats_paper
-from lafr_mjx.learner.ats_paper import PaperSettings, Windows
+from lafr_mjx.learner.ats_paper import Paper, Windows
 from lafr_mjx.model import fit, residual
 from lafr_mjx.model.residual import COMMANDS, Residual, Switches
+from lafr_mjx.model.residual_default import Default
 from lafr_mjx.model.state import ModelState
 from lafr_mjx.reference import splines
 from lafr_mjx.reference.flatness import reference_state
@@ -22,7 +24,7 @@ from lafr_mjx.types import COMMAND_HOVER, CONTROL_DT, CommandLimits, Reference, 
 PATH = splines.from_harmonics([0, 0, 1.5], [[2.0, 0, 0], [0, 1.0, 0.2]], np.zeros((2, 3)), 4.0)
 SCALE = 0.8
 WINDOWS, H = 3, 10
-SETTINGS = PaperSettings(safe_weight=0.4, sharpness=12.0, threshold=0.3)
+SETTINGS, THRESHOLD = Paper(safe_weight=0.4, sharpness=12.0), 0.3
 SWITCHES = Switches(position=1.0, history=1.0)
 # Compile fast rather than well: these programs run for milliseconds.
 QUICK = {"xla_backend_optimization_level": 0, "xla_llvm_disable_expensive_passes": True}
@@ -36,10 +38,13 @@ def floats(tree):
 def setup():
     rng = np.random.default_rng(3)
     low, high = np.array([0.0, -6, -6, -6]), np.array([25.0, 6, 6, 6])
-    policy = Policy(mlp.create(rng, (SIZE, 24, 24, 4), last_scale=0.6), CommandLimits(low, high))
+    policy = Policy(
+        Mlp(mlp.create(rng, (SIZE, 24, 24, 4), last_scale=0.6)), CommandLimits(low, high)
+    )
     made = residual.create(rng, hidden=16)
-    layers = (*made.layers[:-1], made.layers[-1]._replace(weight=60.0 * made.layers[-1].weight))
-    member = Residual(layers, made.lag + rng.normal(0.0, 0.5, made.lag.shape))
+    *layers, last = made.network.layers
+    layers = (*layers, last._replace(weight=60.0 * last.weight))
+    member = Residual(Default(layers), made.lag + rng.normal(0.0, 0.5, made.lag.shape))
     elapsed = np.tile(CONTROL_DT * np.arange(H), (WINDOWS, 1))
     phase = np.array([0.3, 1.7, 3.9])[:, None] + elapsed / SCALE
     ideal = reference_state(PATH, phase, 1.0 / SCALE + 0.0 * phase)
@@ -123,7 +128,7 @@ def counterfactual(setup, jacobians, window):
 
 
 def test_gradient_is_that_of_the_linearised_counterfactual(setup, potential_gradient, jacobians):
-    found = potential_gradient(*setup, SCALE, SETTINGS)
+    found = potential_gradient(*setup, SCALE, THRESHOLD, SETTINGS)
     flown = jax.tree.map(np.float64, setup[4])
     slopes = np.stack([counterfactual(setup, jacobians, w) for w in range(WINDOWS)])
 
@@ -133,7 +138,7 @@ def test_gradient_is_that_of_the_linearised_counterfactual(setup, potential_grad
         return np.linalg.norm(position - asked, axis=-1)
 
     def value(scale):
-        excess = SETTINGS.sharpness * (errors(scale) - SETTINGS.threshold)
+        excess = SETTINGS.sharpness * (errors(scale) - THRESHOLD)
         barrier = np.logaddexp(0.0, excess).sum() / SETTINGS.sharpness
         return SETTINGS.speed_weight * scale + SETTINGS.safe_weight * barrier
 
@@ -152,7 +157,7 @@ def test_gradient_is_that_of_the_linearised_counterfactual(setup, potential_grad
 
 
 def test_first_tick_moves_with_nothing(setup, potential_gradient):
-    found = potential_gradient(*setup, SCALE, SETTINGS)
+    found = potential_gradient(*setup, SCALE, THRESHOLD, SETTINGS)
     np.testing.assert_allclose(found.error_slopes[:, 0], 0.0, atol=1e-6)
 
 
@@ -162,20 +167,22 @@ def test_windows_that_are_not_usable_count_for_nothing(setup, potential_gradient
     broken = flown._replace(
         state=jax.tree.map(lambda leaf: leaf.at[1].set(jnp.nan), flown.state), usable=usable
     )
-    found = potential_gradient(*model, broken, SCALE, SETTINGS)
-    whole = potential_gradient(*model, flown._replace(usable=usable), SCALE, SETTINGS)
+    found = potential_gradient(*model, broken, SCALE, THRESHOLD, SETTINGS)
+    whole = potential_gradient(*model, flown._replace(usable=usable), SCALE, THRESHOLD, SETTINGS)
     assert np.isfinite(found.gradient)
     jax.tree.map(np.testing.assert_array_equal, found, whole)
-    none = potential_gradient(*model, flown._replace(usable=jnp.zeros(3, bool)), SCALE, SETTINGS)
+    none = potential_gradient(
+        *model, flown._replace(usable=jnp.zeros(3, bool)), SCALE, THRESHOLD, SETTINGS
+    )
     assert none.gradient == SETTINGS.speed_weight
 
 
 def test_update_descends_and_stays_between_the_limits():
-    settings = PaperSettings()
-    assert ats_paper.update(1.0, 1.0, settings) == pytest.approx(0.95)
-    assert ats_paper.update(0.16, 1.0, settings) == pytest.approx(0.15)
-    assert ats_paper.update(1.0, -1e6, settings) == pytest.approx(2.0)
-    assert ats_paper.update(1.0, jnp.nan, settings) == pytest.approx(1.0)
+    settings = Paper()
+    assert settings.update(1.0, 1.0) == pytest.approx(0.95)
+    assert settings.update(0.16, 1.0) == pytest.approx(0.15)
+    assert settings.update(1.0, -1e6) == pytest.approx(2.0)
+    assert settings.update(1.0, jnp.nan) == pytest.approx(1.0)
 
 
 def make_rollout(ticks):

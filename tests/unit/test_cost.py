@@ -10,12 +10,12 @@ import numpy as np
 import pytest
 
 from lafr_mjx.learner import cost, pretrain, rash_bptt
-from lafr_mjx.learner.cost import BASE_WEIGHTS, CostWeights, step_cost
+from lafr_mjx.learner.cost import BASE_COST, TrackingCost
 from lafr_mjx.model.state import ModelState
 from lafr_mjx.tasks import load_task
 from lafr_mjx.types import COMMAND_HOVER, CommandLimits, Reference
 
-WEIGHTS = CostWeights()
+WEIGHTS = TrackingCost()
 AT_REST = ModelState(jnp.zeros(3), jnp.zeros(3), jnp.eye(3))
 
 
@@ -25,7 +25,7 @@ def cost_of_turning(reference_rate, commanded_rate, weights=WEIGHTS):
     blank = {name: jnp.zeros(3) for name in Reference._fields}
     reference = Reference(**(blank | {"rotation": jnp.eye(3), "rates": rates}))
     command = jnp.asarray(COMMAND_HOVER).at[1].set(commanded_rate)
-    return float(step_cost(weights, AT_REST, reference, command, command))
+    return float(weights(AT_REST, reference, command, command))
 
 
 def test_nothing_is_paid_on_the_reference():
@@ -45,7 +45,7 @@ def test_hard_turns_are_to_be_flown_hard():
 
 
 def test_the_base_policy_stays_timid():
-    assert cost_of_turning(9.0, 6.0, BASE_WEIGHTS) == pytest.approx(9.0 * BASE_WEIGHTS.rates)
+    assert cost_of_turning(9.0, 6.0, BASE_COST) == pytest.approx(9.0 * BASE_COST.rates)
 
 
 def test_far_errors_count_linearly():
@@ -54,7 +54,7 @@ def test_far_errors_count_linearly():
         reference = Reference(**(blank | {"rotation": jnp.eye(3)}))
         state = AT_REST._replace(position=jnp.array([distance, 0.0, 0.0]))
         hover = jnp.asarray(COMMAND_HOVER)
-        return step_cost(WEIGHTS, state, reference, hover, hover)
+        return WEIGHTS(state, reference, hover, hover)
 
     slopes = [float(jax.grad(cost)(x)) for x in (0.01, 50.0, 100.0)]
     assert slopes[0] == pytest.approx(2.0 * WEIGHTS.position * 0.01, rel=1e-2)
@@ -64,7 +64,7 @@ def test_far_errors_count_linearly():
 @pytest.mark.parametrize("edited", [cost, rash_bptt])
 def test_a_base_policy_of_another_formula_is_not_taken_from_the_cache(monkeypatch, edited):
     limits = CommandLimits(np.array([0.0, -6, -6, -6]), np.array([25.0, 6, 6, 6]))
-    given = (load_task("figure8").path, limits, 1.0, 0, pretrain.BaseSizes())
+    given = (load_task("figure8").path, limits, 1.0, 0, pretrain.BaseSizes(), "mlp")
     before = pretrain._hash(*given)
     assert pretrain._hash(*given) == before
     read = inspect.getsource

@@ -145,7 +145,7 @@ def test_what_is_not_usable_never_reaches_the_parameters():
     none = all_broken._replace(usable=jnp.zeros_like(usable))
     nothing, _ = fit_it(*given, none, jax.random.key(0))
     assert all(np.isfinite(leaf).all() for leaf in jax.tree.leaves(nothing))
-    before, after = START.layers[0].weight, nothing.layers[0].weight
+    before, after = START.network.layers[0].weight, nothing.network.layers[0].weight
     assert np.linalg.norm(after, 2) < 0.9 * np.linalg.norm(before, 2)
     np.testing.assert_array_equal(nothing.lag, START.lag)
 

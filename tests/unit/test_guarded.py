@@ -9,9 +9,10 @@ import pytest
 
 from lafr_mjx import mlp
 from lafr_mjx.control.geometric import geometric_controller
+from lafr_mjx.control.network_mlp import Mlp
 from lafr_mjx.control.observation import PREVIEW_S, SIZE
 from lafr_mjx.control.policy import Policy
-from lafr_mjx.learner.guarded import DITHER, GuardedController, GuardedPolicy, surprising_error
+from lafr_mjx.learner.guarded import DITHER, Guarded, surprising_error
 from lafr_mjx.types import COMMAND_HOVER, CommandLimits, Reference, Sensed, State
 
 LIMITS = CommandLimits(
@@ -25,11 +26,11 @@ def policy(thrust: float) -> Policy:
     """One that always asks for the same."""
     layers = mlp.create(RNG, (SIZE, 4, 4, 4), last_scale=0.0)
     layers[-1].bias[0] = thrust
-    return Policy(layers, LIMITS)
+    return Policy(Mlp(layers), LIMITS)
 
 
 def guarded(dither=0.0, slow_from=0.15):
-    return GuardedPolicy(
+    return Guarded(
         policy=policy(0.5), last_good=policy(-0.5), dither=jnp.float32(dither),
         slow_from=jnp.float32(slow_from), error_limit=jnp.float32(0.5), key=KEY,
     )  # fmt: skip
@@ -84,13 +85,15 @@ def test_dither_has_the_stated_size_and_keeps_to_the_limits():
 
 
 def test_what_counts_as_a_surprise_follows_the_prediction():
-    for foretold, limit in ((0.0, 0.15), (0.1, 0.23), (0.5, 0.40), (np.nan, 0.40)):
-        assert float(surprising_error(jnp.float32(foretold))) == pytest.approx(limit)
+    for predicted, limit in ((0.0, 0.15), (0.1, 0.23), (0.5, 0.40), (np.nan, 0.40)):
+        assert float(surprising_error(jnp.float32(predicted))) == pytest.approx(limit)
 
 
 def test_any_controller_can_be_guarded():
     classical = jax.tree.map(jnp.asarray, geometric_controller(LIMITS))
-    controller = GuardedController(classical, jnp.float32(0.0), jnp.float32(0.15), KEY)
+    controller = Guarded(
+        classical, classical, jnp.float32(0.0), jnp.float32(0.15), jnp.float32(0.5), KEY
+    )
     memory = controller.start()
     plain = classical.start()
     for error in (0.05, 0.3, 0.0):

@@ -5,7 +5,7 @@ from __future__ import annotations
 import numpy as np
 import pytest
 
-from lafr_mjx.learner import believed
+from lafr_mjx.learner import model_rollout
 from lafr_mjx.learner.improve import noise_seen
 from lafr_mjx.types import CONTROL_DT
 
@@ -17,7 +17,7 @@ def test_noise_is_recovered_from_the_loss_of_a_perfect_model(scale):
     loss = sum(
         np.mean(np.sum((rng.normal(0.0, scale * sigma, (2, 20_000, 3))[0]
                         - rng.normal(0.0, scale * sigma, (20_000, 3))) ** 2, axis=-1))
-        for sigma in believed.SENSOR_NOISE
+        for sigma in model_rollout.SENSOR_NOISE
     ) / CONTROL_DT**2  # fmt: skip
     assert float(noise_seen(loss)) == pytest.approx(scale, rel=0.02)
 

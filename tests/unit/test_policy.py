@@ -14,6 +14,7 @@ from hypothesis import strategies as st
 
 from lafr_mjx import mlp, so3
 from lafr_mjx.arrays import clip
+from lafr_mjx.control.network_mlp import Mlp
 from lafr_mjx.control.observation import (
     COMMAND_HOVER,
     HISTORY,
@@ -26,11 +27,10 @@ from lafr_mjx.control.policy import Policy, act, create_policy
 from lafr_mjx.types import CommandLimits, Reference, Sensed, State
 
 LIMITS = CommandLimits(np.array([0.0, -6, -6, -6]), np.array([25.0, 6, 6, 6]))
-MADE = create_policy(np.random.default_rng(0), LIMITS, hidden=32)
+MADE = create_policy(np.random.default_rng(0), LIMITS, "mlp(hidden=[32, 32])")
+*LAYERS, LAST = MADE.network.layers
 # Large weights in the last layer, so that it does something.
-POLICY = MADE._replace(
-    layers=(*MADE.layers[:-1], MADE.layers[-1]._replace(weight=80.0 * MADE.layers[-1].weight))
-)
+POLICY = MADE._replace(network=Mlp((*LAYERS, LAST._replace(weight=80.0 * LAST.weight))))
 ON_JAX = jax.tree.map(jnp.asarray, POLICY)
 jax_act = jax.jit(act)
 
@@ -100,7 +100,7 @@ def test_commands_stay_within_the_limits(values, seed, low, high):
 
 def test_no_output_is_hover():
     layers = mlp.create(np.random.default_rng(0), (SIZE, 16, 16, 4), last_scale=0.0)
-    silent = Policy(layers, POLICY.limits)
+    silent = Policy(Mlp(layers), POLICY.limits)
     observations = 10.0 * numbers(np.random.default_rng(3), 20, SIZE)
     np.testing.assert_array_equal(act(silent, observations), np.tile(COMMAND_HOVER, (20, 1)))
     untrained = act(MADE, numbers(np.random.default_rng(3), 20, SIZE))
@@ -129,7 +129,7 @@ from lafr_mjx.control import policy, policy_file
 from lafr_mjx.control.observation import SIZE
 from lafr_mjx.types import CommandLimits
 limits = CommandLimits(np.array([0.0, -6, -6, -6]), np.array([25.0, 6, 6, 6]))
-made = policy.create_policy(np.random.default_rng(0), limits, hidden=8)
+made = policy.create_policy(np.random.default_rng(0), limits, "mlp(hidden=[8, 8])")
 assert np.isfinite(policy.act(made, np.ones(SIZE, np.float32))).all()
 assert made.start().shape == (4, 4)
 assert not [name for name in sys.modules if name.split(".")[0] in ("jax", "jaxlib")]
@@ -168,7 +168,11 @@ def test_clip_is_that_of_the_array_modules(kind):
     for _ in range(50):
         values = (10.0 * rng.normal(size=(3, 4))).astype(kind)
         values[0, 0], values[1, 1], values[2, 2] = np.nan, np.inf, -np.inf
-        for low, high in ((-1.0, 1.0), LIMITS, create_policy(rng, LIMITS, hidden=2).limits):
+        for low, high in (
+            (-1.0, 1.0),
+            LIMITS,
+            MADE.limits,
+        ):
             found, expected = clip(np, values, low, high), np.clip(values, low, high)
             assert found.dtype == expected.dtype
             np.testing.assert_array_equal(found, expected)

@@ -10,13 +10,19 @@ import pytest
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
+from lafr_mjx.control.network_mlp import Mlp
 from lafr_mjx.control.policy import create_policy
 from lafr_mjx.control.policy_file import contract, load_policy, save_policy
 from lafr_mjx.errors import InputError
 from lafr_mjx.types import CommandLimits
 
 LIMITS = CommandLimits(np.array([0.0, -6, -6, -6]), np.array([25.0, 6, 6, 6]))
-POLICY = create_policy(np.random.default_rng(0), LIMITS, hidden=12)
+POLICY = create_policy(np.random.default_rng(0), LIMITS, "mlp(hidden=[12, 12])")
+LAYERS = POLICY.network.layers
+
+
+def with_layers(*layers):
+    return POLICY._replace(network=Mlp(layers))
 
 
 @pytest.fixture
@@ -44,7 +50,7 @@ def rewritten(path, **changes):
 
 def test_round_trip(file):
     loaded = load_policy(file)
-    for saved, found in zip(POLICY.layers, loaded.layers, strict=True):
+    for saved, found in zip(POLICY.network.layers, loaded.network.layers, strict=True):
         np.testing.assert_array_equal(saved.weight, found.weight)
         np.testing.assert_array_equal(saved.bias, found.bias)
         assert found.weight.dtype == np.float32
@@ -90,7 +96,7 @@ def test_damage_is_refused_or_harmless(file, where, value, length):
     except InputError as error:
         assert str(file) in str(error)
     else:
-        assert all(np.isfinite(layer.weight).all() for layer in loaded.layers)
+        assert all(np.isfinite(layer.weight).all() for layer in loaded.network.layers)
 
 
 def test_pickles_are_not_opened(file):
@@ -145,10 +151,10 @@ def test_numbers_that_are_not_finite(file, name, bad):
 @pytest.mark.parametrize(
     ("policy", "allowed"),
     [
-        (POLICY._replace(layers=POLICY.layers[:2]), "has 2 layers; a policy has 3"),
-        (POLICY._replace(layers=(*POLICY.layers, POLICY.layers[1])), "has 4 layers"),
-        (POLICY._replace(layers=POLICY.layers[1:2] * 3), r"layer 0 has .* must be \(\d+, n\)"),
-        (POLICY._replace(layers=(*POLICY.layers[:2], POLICY.layers[1])), "12 outputs"),
+        (with_layers(*LAYERS[:2]), "12 outputs"),
+        (with_layers(*LAYERS, LAYERS[1]), r"layer 3 has .* must be \(\d+, n\)"),
+        (with_layers(*LAYERS[1:2] * 3), r"layer 0 has .* must be \(\d+, n\)"),
+        (with_layers(*LAYERS[:2], LAYERS[1]), "12 outputs"),
         (POLICY._replace(limits=CommandLimits(LIMITS.low[:3], LIMITS.high)), "a command has 4"),
         (POLICY._replace(limits=CommandLimits(LIMITS.low, LIMITS.high * np.inf)), "finite"),
     ],

@@ -10,6 +10,7 @@ import numpy as np
 import pytest
 
 from lafr_mjx import so3
+from lafr_mjx.control.network_mlp import Mlp
 from lafr_mjx.control.policy import create_policy
 from lafr_mjx.learner import rash_bptt
 from lafr_mjx.learner.rash_bptt import Anchors, TrainSettings
@@ -31,11 +32,13 @@ def floats(tree):
 
 PATH = floats(splines.from_harmonics([0, 0, 1.0], [[1.5, 0, 0]], [[0, 1.5, 0]], 6.0, segments=8))
 SWITCHES = floats(Switches())
-POLICY = floats(create_policy(RNG, LIMITS, hidden=16))
+POLICY = floats(create_policy(RNG, LIMITS, "mlp(hidden=[16, 16])"))
 ENSEMBLE = jax.tree.map(
-    lambda *leaves: jnp.stack(leaves), *[floats(residual.create(RNG, 8)) for _ in range(MEMBERS)]
+    lambda *leaves: jnp.stack(leaves),
+    *[floats(residual.create(RNG, hidden=8)) for _ in range(MEMBERS)],
 )
 KEY = jax.random.key(4)
+MOMENTS = 0.02 * jnp.arange(HORIZON)[:, None] + POLICY.preview_s()[None]
 # Compile fast rather than well: these programs run for milliseconds.
 QUICK = {"xla_backend_optimization_level": 0, "xla_llvm_disable_expensive_passes": True}
 
@@ -67,7 +70,7 @@ def make_settings(**changes):
 @pytest.fixture(scope="module")
 def flights():
     function = jax.jit(
-        partial(rash_bptt._flights, members=MEMBERS, each=16, horizon=HORIZON),
+        partial(rash_bptt._flights, members=MEMBERS, each=16, moments=MOMENTS),
         compiler_options=QUICK,
     )
     return lambda anchors, **changes: function(PATH, anchors, make_settings(**changes), KEY)
@@ -175,10 +178,10 @@ def test_gradient_against_differences(flights):
         given = (*double((ENSEMBLE, SWITCHES)), settings, *double(drawn))
 
         def cost(delta):
-            layers = list(policy.layers)
+            layers = list(policy.network.layers)
             layers[1] = layers[1]._replace(weight=layers[1].weight.at[3, 5].add(delta[0]))
             layers[2] = layers[2]._replace(bias=layers[2].bias.at[1].add(delta[1]))
-            candidate = policy._replace(layers=tuple(layers))
+            candidate = policy._replace(network=Mlp(tuple(layers)))
             return rash_bptt._mean_cost(candidate, *given)
 
         both = jax.jit(jax.value_and_grad(cost), compiler_options=QUICK)

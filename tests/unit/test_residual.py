@@ -10,6 +10,7 @@ import pytest
 from lafr_mjx import so3
 from lafr_mjx.model import residual
 from lafr_mjx.model.residual import COMMANDS, LAG_PRIOR, NO_LAG, Switches
+from lafr_mjx.model.residual_default import Default
 from lafr_mjx.model.state import ModelState
 from lafr_mjx.types import COMMAND_HOVER
 
@@ -22,8 +23,9 @@ STATE = ModelState(
 )
 WINDOWS = (COMMAND_HOVER + RNG.normal(0.0, 2.0, (N, COMMANDS, 4))).astype(np.float32)
 MADE = residual.create(np.random.default_rng(2), hidden=16)
+*LAYERS, LAST = MADE.network.layers
 MEMBER = MADE._replace(
-    layers=(*MADE.layers[:-1], MADE.layers[-1]._replace(weight=100.0 * MADE.layers[-1].weight)),
+    network=Default((*LAYERS, LAST._replace(weight=100.0 * LAST.weight))),
     lag=RNG.normal(0.0, 1.0, (3, COMMANDS)).astype(np.float32),
 )
 

@@ -12,7 +12,7 @@ from lafr_mjx import mlp, so3
 from lafr_mjx.control.policy import create_policy
 from lafr_mjx.errors import InputError
 from lafr_mjx.fitting import state as fit_state
-from lafr_mjx.learner import adapt, methods
+from lafr_mjx.learner import loop, methods
 from lafr_mjx.learner.improve import LearnerSettings
 from lafr_mjx.logs.resample import uniform
 from lafr_mjx.model import body, open_loop, residual, steps
@@ -56,9 +56,9 @@ def test_each_choice_learns_from_a_simulated_log(record, features):
 def test_the_default_is_the_plain_formula_and_has_no_other_parameters():
     """ζ = [0, v, R, u_eff, 0] in the world, two hidden layers, nothing beside the network."""
     made = residual.create(np.random.default_rng([100, 10]))
-    assert made.in_body is None and len(jax.tree.leaves(made)) == 7
+    assert len(jax.tree.leaves(made)) == 7
     wide = mlp.create(np.random.default_rng([100, 10]), (55, 64, 64, 6), last_scale=0.01)
-    jax.tree.map(np.testing.assert_array_equal, made.layers, wide)
+    jax.tree.map(np.testing.assert_array_equal, made.network.layers, wide)
     position, velocity, turn = RNG.normal(size=(3, 7, 3)).astype(np.float32)
     state = ModelState(position, velocity, np.asarray(so3.exp(turn)))
     commands = (COMMAND_HOVER + RNG.normal(size=(7, COMMANDS, 4))).astype(np.float32)
@@ -68,7 +68,7 @@ def test_the_default_is_the_plain_formula_and_has_no_other_parameters():
         [np.zeros((7, 3)), state.velocity / 5.0, columns,
          (effective - COMMAND_HOVER) / COMMAND_SCALE, np.zeros((7, 4 * COMMANDS))], axis=1,
     ).astype(np.float32)  # fmt: skip
-    expected = np.asarray(mlp.apply(made.layers, jnp.asarray(given)))
+    expected = np.asarray(mlp.apply(made.network.layers, jnp.asarray(given)))
     device = jax.tree.map(jnp.asarray, state)
     found = residual.evaluate(
         made, Switches(), device, jnp.asarray(effective), jnp.asarray(commands)
@@ -80,10 +80,10 @@ def test_the_default_is_the_plain_formula_and_has_no_other_parameters():
 def test_the_default_is_what_is_asked_for_by_default():
     assert methods.settings_of("ours") == methods.settings_of("ours", "default")
     assert methods.settings_of("ours").switches == LearnerSettings().switches == Switches()
-    one, other = (adapt.start(POLICY, 1.0, 100, *more) for more in ((), ("default",)))
+    one, other = loop.start(POLICY, 1.0, 100), loop.start(POLICY, 1.0, 100, features="default")
     assert jax.tree.structure(one.ensemble) == jax.tree.structure(other.ensemble)
     jax.tree.map(np.testing.assert_array_equal, one.ensemble, other.ensemble)
-    paper = adapt.start(POLICY, 1.0, 100, "paper")
+    paper = loop.start(POLICY, 1.0, 100, features="paper")
     # The paper's inputs share the default's program: only switches differ.
     assert jax.tree.structure(paper.ensemble) == jax.tree.structure(one.ensemble)
     given = methods.settings_of("ours", "paper").switches
@@ -93,11 +93,10 @@ def test_the_default_is_what_is_asked_for_by_default():
 
 def test_body_inputs_know_neither_place_nor_heading():
     """Turned about the vertical and moved elsewhere, the vehicle feels the same."""
-    made = residual.create(np.random.default_rng(105), in_body=True)
-    assert made.in_body is not None
-    linear = RNG.normal(size=made.in_body.linear.shape).astype(np.float32)
-    part = made.in_body._replace(linear=linear)
-    made = made._replace(in_body=part)
+    made = residual.create(np.random.default_rng(105), "body")
+    linear = RNG.normal(size=made.network.linear.shape).astype(np.float32)
+    part = made.network._replace(linear=linear)
+    made = made._replace(network=part)
     turn = np.asarray(so3.exp(np.array([0.0, 0.0, 2.0])), np.float32)
     state = ModelState(np.ones((1, 3), np.float32), RNG.normal(size=(1, 3)).astype(np.float32),
                        so3.exp(RNG.normal(size=(1, 3))).astype(np.float32))  # fmt: skip
@@ -117,7 +116,7 @@ def test_body_inputs_know_neither_place_nor_heading():
     np.testing.assert_allclose((turn @ force[..., None])[..., 0], force_turned, rtol=1e-3,
                                atol=1e-3)  # fmt: skip
     # A steady wind belongs to the world.
-    blown = made._replace(in_body=part._replace(wind=np.array([1.0, 0.0, 0.0])))
+    blown = made._replace(network=part._replace(wind=np.array([1.0, 0.0, 0.0])))
     more = residual.evaluate(
         blown, Switches(), jax.tree.map(jnp.asarray, turned), jnp.asarray(commands[:, 0]),
         jnp.asarray(commands),
@@ -129,5 +128,5 @@ def test_body_inputs_know_neither_place_nor_heading():
 def test_features_need_a_residual_and_a_known_name():
     with pytest.raises(InputError, match="method 'baseline' has none"):
         methods.settings_of("baseline", "body")
-    with pytest.raises(InputError, match="default, paper, body"):
+    with pytest.raises(InputError, match="one of body, default, paper"):
         methods.settings_of("ours", "absolute")

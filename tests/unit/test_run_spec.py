@@ -58,7 +58,7 @@ def test_a_wrong_value_in_a_file_is_one_clear_line(key, value, message):
     ("change", "message"),
     [
         ({"engine": "freebdy"}, "--engine freebdy: must be one of mjx, freebody"),
-        ({"ats": "verfied"}, "--ats verfied: must be one of verified"),
+        ({"ats": "verfied"}, "--ats verfied: must be one of hold, paper, verified"),
         ({"iterations": 2.0}, "--iterations 2.0: must be a whole number"),
         ({"iterations": True}, "--iterations True: must be"),
         ({"seed": "a"}, "--seed a: must be a whole number"),

@@ -10,10 +10,11 @@ import numpy as np
 import pytest
 
 from lafr_mjx import mlp
+from lafr_mjx.control.network_mlp import Mlp
 from lafr_mjx.control.observation import SIZE
 from lafr_mjx.control.policy import Policy
 from lafr_mjx.learner import verify
-from lafr_mjx.learner.believed import StressScale
+from lafr_mjx.learner.model_rollout import StressScale
 from lafr_mjx.model import residual
 from lafr_mjx.model.residual import Switches
 from lafr_mjx.reference import splines
@@ -34,7 +35,12 @@ def floats(tree):
 NOMINAL = floats(Switches(acceleration=0.0, rates=0.0))
 MEMBER = floats(residual.create(RNG, hidden=8))
 ENSEMBLE = jax.tree.map(lambda leaf: jnp.stack([leaf, leaf]), MEMBER)
-HOVERING = floats(Policy(mlp.create(RNG, (SIZE, 8, 8, 4), last_scale=0.0), LIMITS))
+HOVERING = floats(Policy(Mlp(mlp.create(RNG, (SIZE, 8, 8, 4), last_scale=0.0)), LIMITS))
+
+
+def always(bias):
+    *layers, last = HOVERING.network.layers
+    return HOVERING._replace(network=Mlp((*layers, last._replace(bias=bias))))
 
 
 def circle(radius):
@@ -78,24 +84,14 @@ def test_stress_makes_it_worse(predict):
 
 
 def test_not_a_number_is_ten_metres(predict):
-    broken = HOVERING._replace(
-        layers=(
-            *HOVERING.layers[:-1],
-            HOVERING.layers[-1]._replace(bias=jnp.full(4, jnp.nan, jnp.float32)),
-        )
-    )
+    broken = always(jnp.full(4, jnp.nan, jnp.float32))
     found = predict(broken, ENSEMBLE, circle(1.0))
     np.testing.assert_array_equal(found.nominal_error, 10.0)
     np.testing.assert_array_equal(found.stressed_error, 10.0)
 
 
 def test_far_away_is_ten_metres_at_most(predict):
-    climbing = HOVERING._replace(
-        layers=(
-            *HOVERING.layers[:-1],
-            HOVERING.layers[-1]._replace(bias=jnp.full(4, 50.0, jnp.float32)),
-        )
-    )
+    climbing = always(jnp.full(4, 50.0, jnp.float32))
     found = predict(climbing, ENSEMBLE, circle(1.0))
     assert np.all(found.nominal_error <= 10.0)
     np.testing.assert_allclose(found.saturation, 1.0, atol=1e-6)

@@ -10,10 +10,11 @@ import numpy as np
 import pytest
 
 from lafr_mjx import mlp, so3
+from lafr_mjx.control.network_mlp import Mlp
 from lafr_mjx.control.observation import PREVIEW_S, SIZE
 from lafr_mjx.control.policy import Policy
-from lafr_mjx.learner import believed
-from lafr_mjx.learner.believed import Flying, Stress, StressScale
+from lafr_mjx.learner import model_rollout
+from lafr_mjx.learner.model_rollout import Stress, StressScale
 from lafr_mjx.model import fit, residual
 from lafr_mjx.model.residual import COMMANDS, Switches
 from lafr_mjx.model.state import ModelState
@@ -33,13 +34,13 @@ def floats(tree):
 SWITCHES = floats(Switches())
 NOMINAL = floats(Switches(acceleration=0.0, rates=0.0))
 MEMBER = floats(residual.create(RNG, hidden=16))
-HOVERING = floats(Policy(mlp.create(RNG, (SIZE, 8, 8, 4), last_scale=0.0), LIMITS))
-ACTING = floats(Policy(mlp.create(RNG, (SIZE, 8, 8, 4), last_scale=2.0), LIMITS))
+HOVERING = floats(Policy(Mlp(mlp.create(RNG, (SIZE, 8, 8, 4), last_scale=0.0)), LIMITS))
+ACTING = floats(Policy(Mlp(mlp.create(RNG, (SIZE, 8, 8, 4), last_scale=2.0)), LIMITS))
 
 # Compile fast rather than well: these programs run for milliseconds.
 QUICK = {"xla_backend_optimization_level": 0, "xla_llvm_disable_expensive_passes": True}
 
-tick = jax.jit(believed.tick, compiler_options=QUICK)
+tick = jax.jit(model_rollout.tick, compiler_options=QUICK)
 
 
 @partial(jax.jit, compiler_options=QUICK)
@@ -53,7 +54,8 @@ def still(count=N):
     eye = jnp.tile(jnp.eye(3), (*shape, 1, 1))
     wanted = Reference(zeros, zeros, zeros, zeros, eye, zeros, jnp.full(shape, GRAVITY))
     state = ModelState(jnp.zeros((count, 3)), jnp.zeros((count, 3)), eye[:, 0])
-    return Flying(state, jnp.tile(COMMAND_HOVER, (count, COMMANDS + 1, 1))), wanted
+    commands = jnp.tile(COMMAND_HOVER, (count, COMMANDS + 1, 1))
+    return model_rollout.midflight(HOVERING, state, commands), wanted
 
 
 def moving():
@@ -63,7 +65,7 @@ def moving():
         so3.exp(RNG.normal(0.0, 0.3, (N, 3))),
     )  # fmt: skip
     commands = flying.commands + RNG.normal(0.0, 1.0, (N, COMMANDS + 1, 4))
-    return floats(Flying(state, commands)), wanted
+    return model_rollout.midflight(HOVERING, floats(state), floats(commands)), wanted
 
 
 QUIET = jnp.zeros((N, 9))
@@ -130,7 +132,7 @@ def test_noise_changes_what_is_seen_not_where_it_is():
 
 
 def test_drawn_stress_has_the_spread_it_was_given():
-    draw = jax.jit(partial(believed.draw_stress, count=4000), compiler_options=QUICK)
+    draw = jax.jit(partial(model_rollout.draw_stress, count=4000), compiler_options=QUICK)
     drawn = draw(jax.random.key(0), StressScale())
     assert np.std(drawn.bias) == pytest.approx(0.5, rel=0.05)
     assert np.std(drawn.thrust_gain) == pytest.approx(0.04, rel=0.1)

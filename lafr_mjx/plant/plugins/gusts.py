@@ -12,17 +12,18 @@ import math
 from typing import TYPE_CHECKING
 
 import jax.numpy as jnp
+import numpy as np
 from flax import struct
 
-from lafr_mjx.plant.plugins.plugin import AirPlugin, Memory
+from lafr_mjx.plant.plugins.plugin import AirPlugin, Memory, World
+from lafr_mjx.plant.settings import Setting
 from lafr_mjx.plant.vec3 import Scalar, Vec3
 
 if TYPE_CHECKING:
-    import numpy as np
-
     from lafr_mjx.plant.noise import Draws
 
 _FEET = 0.3048
+_ALTITUDE = 1.5  # m; below 3.05 m the model does not depend on it
 _SQRT3 = math.sqrt(3.0)
 
 
@@ -43,13 +44,24 @@ def dryden_time_constants(altitude: float, airspeed: float) -> tuple[float, floa
 class DrydenGusts(AirPlugin):
     """Gusts that are uniform over the vehicle and change with time."""
 
+    shipped_as, listed = "gusts", 60
+    scenario_keys = (Setting("gust_mps", at_most=10.0),)  # intensity σ on each axis
+
     intensity: Vec3 = struct.field(default_factory=Vec3.zero)  # σ [m/s]: along, across, up
     time_constant: Vec3 = struct.field(
-        default_factory=lambda: Vec3(*map(jnp.float32, dryden_time_constants(1.5, 5.0)))
+        default_factory=lambda: Vec3(*map(jnp.float32, dryden_time_constants(_ALTITUDE, 5.0)))
     )  # L / V [s]
     along: Vec3 = struct.field(
         default_factory=lambda: Vec3(jnp.float32(1.0), jnp.float32(0.0), jnp.float32(0.0))
     )  # horizontal unit vector of the mean wind
+
+    def configured(self, world: World) -> DrydenGusts:
+        """Along the scenario's mean wind."""
+        wind = np.asarray(world.settings.wind_mps, float)
+        level = float(np.hypot(wind[0], wind[1]))
+        along = (wind[0] / level, wind[1] / level) if level > 0.0 else (1.0, 0.0)
+        times = dryden_time_constants(_ALTITUDE, float(np.linalg.norm(wind)))
+        return DrydenGusts(Vec3(*(world.settings.gust_mps,) * 3), Vec3(*times), Vec3(*along, 0.0))
 
     def init(self, draws: Draws) -> Memory:
         """Unit processes in their stationary distribution: [along, across 1, 2, up 1, 2]."""

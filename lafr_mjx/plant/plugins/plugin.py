@@ -16,16 +16,22 @@ ceilings multiply, and what a link does to a message (map it, delay it, lose it)
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, ClassVar, NamedTuple
 
 from flax import struct
 
+from lafr_mjx.plant.settings import Setting, Settings, declare
+
 if TYPE_CHECKING:
+    from collections.abc import Sequence
+
     from lafr_mjx.plant.messages import CommandMessage, SampleMessage
     from lafr_mjx.plant.noise import Draws
     from lafr_mjx.plant.rigid_body import Motion, Wrench
     from lafr_mjx.plant.rotors import Four
     from lafr_mjx.plant.vec3 import Scalar, Vec3
+    from lafr_mjx.plant.vehicle import Vehicle
+    from lafr_mjx.tasks import Fan
 
 Memory = Any  # a pytree; () for a plugin that remembers nothing
 
@@ -42,8 +48,34 @@ class Flow:
     rotor_thrust: Four  # N
 
 
+class World(NamedTuple):
+    """What the parameters of plugins follow from."""
+
+    vehicle: Vehicle
+    settings: Settings  # of the scenario
+    fans: Sequence[Fan] = ()  # of the task
+
+
 class Plugin:
     """Common to all phases."""
+
+    shipped_as: ClassVar[str] = ""  # name of a plugin that is always there
+    scenario_keys: ClassVar[tuple[Setting, ...]] = ()  # that belong to this plugin
+    listed: ClassVar[int] = 100  # place of its keys among those of others
+
+    def __init_subclass__(cls, **options: Any) -> None:
+        super().__init_subclass__(**options)
+        if "shipped_as" not in vars(cls) and "scenario_keys" in vars(cls):
+            declare(cls.__name__, cls.scenario_keys)
+
+    def configured(self, world: World) -> Any:
+        """This plugin with the parameters that vehicle and scenario ask for."""
+        del world
+        return self
+
+    def instances(self, world: World) -> list[Any]:
+        """A shipped plugin as often as the world has it."""
+        return [self.configured(world)]
 
     def init(self, draws: Draws) -> Memory:
         """Memory at the start, e.g. drawn from a stationary distribution."""

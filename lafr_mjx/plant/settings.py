@@ -25,6 +25,8 @@ class Setting:
     at_least: float | None = 0.0
     above: float | None = None
     at_most: float | None = None
+    parameter: str = ""  # of the plugin, which takes this value times `unit`
+    unit: float = 1.0
     change: Literal["any", "jump", "never"] = "any"  # in a run: also gradually, at once, not at all
     factor: bool = False  # drawn evenly in its logarithm: halving is as likely as doubling
     draws: str = ""  # another key, whose value `draw` gives: this one is for [randomise] only

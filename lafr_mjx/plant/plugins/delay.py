@@ -8,7 +8,7 @@ import jax.numpy as jnp
 from flax import struct
 
 from lafr_mjx.plant.limits import MAX_COMMAND_DELAY, MAX_SENSING_DELAY
-from lafr_mjx.plant.plugins.plugin import CommandPlugin, Memory, SensePlugin, World
+from lafr_mjx.plant.plugins.plugin import CommandPlugin, Memory, SensePlugin
 from lafr_mjx.plant.settings import Setting, Settings
 
 if TYPE_CHECKING:
@@ -38,9 +38,11 @@ def _keys(name: str, longest: float) -> tuple[Setting, ...]:
         )
 
     return (
-        Setting(f"{name}_delay_ms", at_most=longest_ms, check=too_late),
-        Setting(f"{name}_jitter_ms", at_most=longest_ms),
-        Setting(f"{name}_loss", at_most=1.0),
+        Setting(
+            f"{name}_delay_ms", at_most=longest_ms, parameter="delay", unit=1e-3, check=too_late
+        ),
+        Setting(f"{name}_jitter_ms", at_most=longest_ms, parameter="jitter", unit=1e-3),
+        Setting(f"{name}_loss", at_most=1.0, parameter="loss"),
     )
 
 
@@ -54,13 +56,6 @@ class CommandDelay(CommandPlugin):
     delay: Scalar = 0.02  # s
     jitter: Scalar = 0.0  # s, half width
     loss: Scalar = 0.0  # probability that a command never arrives
-
-    def configured(self, world: World) -> CommandDelay:
-        """As the scenario says."""
-        given = world.settings
-        return CommandDelay(
-            1e-3 * given.command_delay_ms, 1e-3 * given.command_jitter_ms, given.command_loss
-        )
 
     def send(
         self, memory: Memory, draws: Draws, message: CommandMessage
@@ -80,13 +75,6 @@ class SensorLatency(SensePlugin):
     delay: Scalar = 0.01  # s
     jitter: Scalar = 0.0  # s, half width
     loss: Scalar = 0.0  # probability that a sample drops out
-
-    def configured(self, world: World) -> SensorLatency:
-        """As the scenario says."""
-        given = world.settings
-        return SensorLatency(
-            1e-3 * given.sensing_delay_ms, 1e-3 * given.sensing_jitter_ms, given.sensing_loss
-        )
 
     def sense(
         self, memory: Memory, draws: Draws, message: SampleMessage

@@ -25,9 +25,7 @@ class FanJet(AirPlugin):
     scenario_keys = (Setting("fan_scale", at_most=5.0),)  # times the speed of the task's fans
 
     position: Vec3 = struct.field(default_factory=Vec3.zero)  # m, centre of the outlet
-    direction: Vec3 = struct.field(
-        default_factory=lambda: Vec3(jnp.float32(1.0), jnp.float32(0.0), jnp.float32(0.0))
-    )  # unit vector
+    direction: Vec3 = struct.field(default_factory=lambda: Vec3(1.0, 0.0, 0.0))  # unit vector
     speed: Scalar = 0.0  # m/s, on the axis at the outlet
     radius: Scalar = 0.25  # m, of the outlet
     spread: Scalar = math.tan(math.radians(12.0))  # tangent of the half angle
@@ -40,7 +38,7 @@ class FanJet(AirPlugin):
                 direction=Vec3(*fan.direction),
                 speed=world.settings.fan_scale * fan.speed,
                 radius=fan.outlet_radius,
-                spread=float(math.tan(fan.half_angle)),
+                spread=math.tan(fan.half_angle),
             )
             for fan in world.fans
         ] or [self]

@@ -40,6 +40,9 @@ def dryden_time_constants(altitude: float, airspeed: float) -> tuple[float, floa
     return horizontal / speed, horizontal / speed, vertical / speed
 
 
+_IN_5_MPS = dryden_time_constants(_ALTITUDE, 5.0)
+
+
 @struct.dataclass
 class DrydenGusts(AirPlugin):
     """Gusts that are uniform over the vehicle and change with time."""
@@ -48,12 +51,9 @@ class DrydenGusts(AirPlugin):
     scenario_keys = (Setting("gust_mps", at_most=10.0),)  # intensity σ on each axis
 
     intensity: Vec3 = struct.field(default_factory=Vec3.zero)  # σ [m/s]: along, across, up
-    time_constant: Vec3 = struct.field(
-        default_factory=lambda: Vec3(*map(jnp.float32, dryden_time_constants(_ALTITUDE, 5.0)))
-    )  # L / V [s]
-    along: Vec3 = struct.field(
-        default_factory=lambda: Vec3(jnp.float32(1.0), jnp.float32(0.0), jnp.float32(0.0))
-    )  # horizontal unit vector of the mean wind
+    time_constant: Vec3 = struct.field(default_factory=lambda: Vec3(*_IN_5_MPS))  # L / V [s]
+    # Horizontal unit vector of the mean wind.
+    along: Vec3 = struct.field(default_factory=lambda: Vec3(1.0, 0.0, 0.0))
 
     def configured(self, world: World) -> DrydenGusts:
         """Along the scenario's mean wind."""

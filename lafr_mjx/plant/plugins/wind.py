@@ -5,7 +5,7 @@ from __future__ import annotations
 import numpy as np
 from flax import struct
 
-from lafr_mjx.plant.plugins.plugin import AirPlugin, Memory, World
+from lafr_mjx.plant.plugins.plugin import AirPlugin, Memory
 from lafr_mjx.plant.settings import Setting
 from lafr_mjx.plant.vec3 import Vec3
 
@@ -21,15 +21,11 @@ class SteadyWind(AirPlugin):
 
     shipped_as, listed = "wind", 50
     scenario_keys = (
-        Setting("wind_mps", (0.0, 0.0, 0.0), -30.0, at_most=30.0),  # world
+        Setting("wind_mps", (0.0, 0.0, 0.0), -30.0, at_most=30.0, parameter="wind"),
         Setting("wind_speed_mps", at_most=30.0, draws="wind_mps", draw=_any_heading),
     )
 
     wind: Vec3 = struct.field(default_factory=Vec3.zero)  # m/s, world
-
-    def configured(self, world: World) -> SteadyWind:
-        """As the scenario says."""
-        return SteadyWind(Vec3(*world.settings.wind_mps))
 
     def velocity(self, memory: Memory, point: Vec3) -> Vec3:
         """The wind itself."""

@@ -20,8 +20,7 @@ from lafr_mjx.run_spec import RunSpec
 
 SOURCE = '''
 from flax import struct
-from lafr_mjx.plant.plugins import AirPlugin
-from lafr_mjx.plant.settings import Setting
+from lafr_mjx.plant.plugins import AirPlugin, Setting
 from lafr_mjx.plant.vec3 import Vec3
 
 @struct.dataclass

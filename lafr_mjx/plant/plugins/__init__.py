@@ -19,20 +19,14 @@ from lafr_mjx.plant.plugins.plugin import (
     ForcePlugin,
     Plugin,
     SensePlugin,
+    Setting,
     World,
 )
 
 __all__ = [
-    "ActuatorPlugin",
-    "AirPlugin",
-    "CommandPlugin",
-    "Flow",
-    "ForcePlugin",
-    "Plugin",
-    "SensePlugin",
-    "World",
-    "shipped",
-]
+    "ActuatorPlugin", "AirPlugin", "CommandPlugin", "Flow", "ForcePlugin", "Plugin", "SensePlugin",
+    "Setting", "World", "shipped",
+]  # fmt: skip
 
 
 @functools.cache

@@ -7,8 +7,7 @@ from typing import TYPE_CHECKING
 import jax.numpy as jnp
 from flax import struct
 
-from lafr_mjx.plant.plugins.plugin import ActuatorPlugin, Memory, World
-from lafr_mjx.plant.settings import Setting
+from lafr_mjx.plant.plugins.plugin import ActuatorPlugin, Memory, Setting, World
 
 if TYPE_CHECKING:
     from lafr_mjx.plant.noise import Draws

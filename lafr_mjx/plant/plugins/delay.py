@@ -8,8 +8,7 @@ import jax.numpy as jnp
 from flax import struct
 
 from lafr_mjx.plant.limits import MAX_COMMAND_DELAY, MAX_SENSING_DELAY
-from lafr_mjx.plant.plugins.plugin import CommandPlugin, Memory, SensePlugin
-from lafr_mjx.plant.settings import Setting, Settings
+from lafr_mjx.plant.plugins.plugin import CommandPlugin, Memory, SensePlugin, Setting, Settings
 
 if TYPE_CHECKING:
     from lafr_mjx.plant.messages import CommandMessage, SampleMessage

@@ -7,8 +7,7 @@ import math
 import jax.numpy as jnp
 from flax import struct
 
-from lafr_mjx.plant.plugins.plugin import AirPlugin, Memory, World
-from lafr_mjx.plant.settings import Setting
+from lafr_mjx.plant.plugins.plugin import AirPlugin, Memory, Setting, World
 from lafr_mjx.plant.vec3 import Scalar, Vec3
 
 

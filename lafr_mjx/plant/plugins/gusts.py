@@ -15,8 +15,7 @@ import jax.numpy as jnp
 import numpy as np
 from flax import struct
 
-from lafr_mjx.plant.plugins.plugin import AirPlugin, Memory, World
-from lafr_mjx.plant.settings import Setting
+from lafr_mjx.plant.plugins.plugin import AirPlugin, Memory, Setting, World
 from lafr_mjx.plant.vec3 import Scalar, Vec3
 
 if TYPE_CHECKING:
@@ -112,11 +111,3 @@ def _second_order(x1: Scalar, x2: Scalar, n1: Scalar, n2: Scalar, a: Scalar) -> 
 def _output(x1: Scalar, x2: Scalar) -> Scalar:
     """(1 + √3 T s) / (1 + T s)² of the noise, scaled to unit variance."""
     return (_SQRT3 * x1 + (1.0 - _SQRT3) * x2) / math.sqrt(2.0)
-
-
-def dryden_spectrum(frequency: np.ndarray, intensity: float, time_constant: float, axis: str):  # noqa: ANN201
-    """One-sided power spectral density [m²/s²/Hz] of an axis ("along", "across" or "up")."""
-    x = (2.0 * math.pi * frequency * time_constant) ** 2
-    if axis == "along":
-        return 4.0 * intensity**2 * time_constant / (1.0 + x)
-    return 2.0 * intensity**2 * time_constant * (1.0 + 3.0 * x) / (1.0 + x) ** 2

@@ -67,7 +67,7 @@ class Plugin:
         for key in self.scenario_keys:
             if key.parameter and key.key in given:
                 value = np.multiply(key.unit, given[key.key])
-                value = Vec3(*value) if value.ndim else float(value)
+                value = Vec3(*value) if value.shape == (3,) else value
                 plugin = plugin.replace(**{key.parameter: value})
         return plugin
 

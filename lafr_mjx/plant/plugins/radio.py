@@ -8,9 +8,8 @@ import jax.numpy as jnp
 import numpy as np
 from flax import struct
 
-from lafr_mjx.plant.plugins.plugin import CommandPlugin, Memory, World
+from lafr_mjx.plant.plugins.plugin import CommandPlugin, Memory, Setting, World
 from lafr_mjx.plant.rate_loop import Ctbr
-from lafr_mjx.plant.settings import Setting
 from lafr_mjx.plant.vec3 import Scalar, Vec3
 
 if TYPE_CHECKING:

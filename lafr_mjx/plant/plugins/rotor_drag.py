@@ -4,9 +4,8 @@ from __future__ import annotations
 
 from flax import struct
 
-from lafr_mjx.plant.plugins.plugin import Flow, ForcePlugin, Memory, World
+from lafr_mjx.plant.plugins.plugin import Flow, ForcePlugin, Memory, Setting, World
 from lafr_mjx.plant.rigid_body import Wrench
-from lafr_mjx.plant.settings import Setting
 from lafr_mjx.plant.vec3 import Scalar, Vec3
 
 

@@ -6,9 +6,8 @@ from typing import TYPE_CHECKING
 
 from flax import struct
 
-from lafr_mjx.plant.plugins.plugin import Memory, SensePlugin, World
+from lafr_mjx.plant.plugins.plugin import Memory, SensePlugin, Setting, World
 from lafr_mjx.plant.rigid_body import Motion
-from lafr_mjx.plant.settings import Setting
 from lafr_mjx.plant.vec3 import Scalar, Vec3
 
 if TYPE_CHECKING:

@@ -5,8 +5,7 @@ from __future__ import annotations
 import numpy as np
 from flax import struct
 
-from lafr_mjx.plant.plugins.plugin import AirPlugin, Memory
-from lafr_mjx.plant.settings import Setting
+from lafr_mjx.plant.plugins.plugin import AirPlugin, Memory, Setting
 from lafr_mjx.plant.vec3 import Vec3
 
 

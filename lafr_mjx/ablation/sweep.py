@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import dataclasses
 import itertools
 import math
 import tempfile
@@ -12,7 +11,8 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 import numpy as np
 
 from lafr_mjx.errors import InputError
-from lafr_mjx.plant.scenario import Scenario, Settings, load_scenario
+from lafr_mjx.plant.scenario import Scenario, load_scenario
+from lafr_mjx.plant.settings import keys
 from lafr_mjx.runs.toml_text import toml_text
 
 if TYPE_CHECKING:
@@ -30,8 +30,7 @@ Point = tuple[tuple[str, float], ...]
 
 def sweepable() -> list[str]:
     """Names that can be swept."""
-    defaults = dataclasses.asdict(Settings())
-    single = [name for name, value in defaults.items() if isinstance(value, float)]
+    single = [key for key, setting in keys().items() if setting.single]
     return sorted([*single, *_SHORT, *_VECTORS])
 
 

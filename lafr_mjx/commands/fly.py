@@ -63,6 +63,7 @@ class Fly:
 
     def fly(self, say: Callable[[str], None] | None = None) -> dict[str, Any]:
         """Fly; returns the figures. `say` hears what a user may want to read meanwhile."""
+        from lafr_mjx.plant import user_plugins
         from lafr_mjx.plant.scenario import load_scenario
         from lafr_mjx.plant.vehicle import load_vehicle
         from lafr_mjx.tasks import load_task
@@ -75,6 +76,7 @@ class Fly:
             raise InputError(f"--seed {self.seed}: must be from 0 to {2**31 - 1}")
         vehicle = load_vehicle(self.vehicle)
         task = load_task(self.task, vehicle.limits)
+        own = user_plugins.build(self.plugins)  # first: a scenario may set theirs, too
         scenario = load_scenario(self.scenario or task.scenario)
         scale = task.start_time_scale if self.time_scale is None else self.time_scale
         if not math.isfinite(scale) or not 0.02 <= scale <= 50.0:
@@ -93,11 +95,9 @@ class Fly:
             )
         started = time.monotonic()
         from lafr_mjx.commands import flights
-        from lafr_mjx.plant import user_plugins
 
         make = flights.fly_plants if self.plants > 1 else flights.fly_in_a_row
         count = self.plants if self.plants > 1 else self.flights
-        own = user_plugins.build(self.plugins)
         results, reasons = make(vehicle, task, scenario, self.engine, scale, count, self.seed, own)
         wall_s = time.monotonic() - started
         if say is not None:

@@ -6,6 +6,7 @@ upright), then collective thrust, then yaw. What had to give way is reported.
 
 from __future__ import annotations
 
+from functools import partial, reduce
 from typing import TYPE_CHECKING
 
 import jax.numpy as jnp
@@ -16,6 +17,8 @@ from lafr_mjx.plant.vec3 import Scalar, Vec3, settle
 
 if TYPE_CHECKING:
     from lafr_mjx.plant.rotors import Four
+
+_largest, _least = partial(reduce, jnp.maximum), partial(reduce, jnp.minimum)
 
 
 @struct.dataclass
@@ -113,17 +116,3 @@ def mix(mixer: Mixer, thrust: Scalar, torque: Vec3, unit: Scalar = 1.0) -> tuple
     yaw_share = settle(jnp.maximum(yaw_share, 0.0), unit)
     thrusts = tuple(b + yaw_share * y for b, y in zip(base, yaw, strict=True))
     return thrusts, Saturation(tilt_share, granted - thrust, yaw_share)
-
-
-def _largest(values: list | tuple) -> Scalar:
-    result = values[0]
-    for value in values[1:]:
-        result = jnp.maximum(result, value)
-    return result
-
-
-def _least(values: list | tuple) -> Scalar:
-    result = values[0]
-    for value in values[1:]:
-        result = jnp.minimum(result, value)
-    return result

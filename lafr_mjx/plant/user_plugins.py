@@ -40,8 +40,12 @@ class _Named(NamedTuple):
 
 
 def located(text: str) -> str:
-    """The same with the full path of its file: a run may go on from anywhere."""
+    """The same with the full path of its file: a run may go on from anywhere.
+
+    The class is loaded, so that its scenario keys are known from here on.
+    """
     named = _parsed(text)
+    _class(text, named)
     if not named.source.endswith(".py"):
         return text
     return text.replace(named.source, str(Path(named.source).expanduser().resolve()), 1)
@@ -131,13 +135,18 @@ def _parsed(text: str) -> _Named:
     return _Named(found["name"], found["source"].strip(), found["kind"], values)
 
 
-def _built(text: str, named: _Named) -> Plugin:
+def _class(text: str, named: _Named) -> type[Plugin]:
     kind = getattr(_module(text, named.source), named.kind, None)
     if not (isinstance(kind, type) and issubclass(kind, Plugin) and dataclasses.is_dataclass(kind)):
         raise InputError(
             f"--plugins {text}: '{named.kind}' is no plugin of {named.source}: a dataclass that "
             f"derives from the class of its phase, e.g. AirPlugin"
         )
+    return kind
+
+
+def _built(text: str, named: _Named) -> Plugin:
+    kind: Any = _class(text, named)
     try:
         plugin: Any = kind(**named.values)
     except TypeError as error:

@@ -16,9 +16,10 @@ import pytest
 from lafr_mjx import compilation_cache
 from lafr_mjx.plant import simulation
 from lafr_mjx.plant.engine import build_engine
-from lafr_mjx.plant.params import ideal_params
 from lafr_mjx.plant.plugins.battery import BatteryState
 from lafr_mjx.plant.rigid_body import Motion
+from lafr_mjx.plant.scenario_params import params_for
+from lafr_mjx.plant.settings import Settings
 from lafr_mjx.plant.vec3 import Quat, Vec3
 from lafr_mjx.plant.vehicle import load_vehicle
 from lafr_mjx.types import CONTROL_DT, SAMPLE_DT, State
@@ -151,7 +152,7 @@ def vehicle():
 @pytest.fixture(scope="session")
 def still(vehicle):
     """Parameters of the ideal vehicle in a still world."""
-    return ideal_params(vehicle)
+    return params_for(vehicle, Settings())
 
 
 @pytest.fixture(scope="session")

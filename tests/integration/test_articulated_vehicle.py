@@ -8,8 +8,9 @@ import pytest
 
 from lafr_mjx.errors import InputError
 from lafr_mjx.plant.engine import build_engine
-from lafr_mjx.plant.params import ideal_params
 from lafr_mjx.plant.rigid_body import Motion, Wrench
+from lafr_mjx.plant.scenario_params import params_for
+from lafr_mjx.plant.settings import Settings
 from lafr_mjx.plant.vec3 import Vec3
 from lafr_mjx.plant.vehicle import load_vehicle
 from lafr_mjx.resources import data_folder
@@ -61,7 +62,7 @@ def test_fast_engine_refuses_a_vehicle_with_joints(slung_vehicle):
 
 def test_general_engine_moves_a_slung_load_as_c_mujoco_does(slung_vehicle):
     engine = build_engine(slung_vehicle, "mjx")
-    params = ideal_params(slung_vehicle)
+    params = params_for(slung_vehicle, Settings())
     force, torque = np.array([0.6, -0.4, 2.6]), np.array([2e-4, -1e-4, 5e-5])
     wrench = Wrench(Vec3.of(force), Vec3.of(torque))
     start = Motion.of(jnp.array([0.0, 0, 1.5, 0.5, 0, 0, 1, 0, 0, 0, 0.1, 0.2, 0.3]))

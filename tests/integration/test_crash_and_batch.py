@@ -9,7 +9,7 @@ import pytest
 from flax import struct
 
 from lafr_mjx.plant import simulation
-from lafr_mjx.plant.params import as_leaves, ideal_params, stack
+from lafr_mjx.plant.params import as_leaves, stack
 from lafr_mjx.plant.plugins import ActuatorPlugin, AirPlugin, ForcePlugin, SteadyWind
 from lafr_mjx.plant.rigid_body import Wrench
 from lafr_mjx.plant.scenario import Settings, load_scenario
@@ -288,6 +288,6 @@ def test_the_order_of_plugins_is_moot(vehicle, still):
     turned = dict(reversed(list(still.plugins.items())))
     again = as_leaves(still.replace(plugins=turned))
     assert jax.tree.structure(again) == jax.tree.structure(still)
-    params = ideal_params(vehicle, users())
+    params = params_for(vehicle, Settings(), extra_plugins=users())
     names = [name for name, _ in simulation._of(params, ForcePlugin)]
     assert names == ["body_drag", "rotor_drag", "tether"]

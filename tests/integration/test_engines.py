@@ -16,7 +16,7 @@ from lafr_mjx import so3
 from lafr_mjx.plant import simulation
 from lafr_mjx.plant.engine import build_engine
 from lafr_mjx.plant.mjx_engine import flight_model
-from lafr_mjx.plant.params import as_leaves, ideal_params, inertial_of, stack
+from lafr_mjx.plant.params import as_leaves, inertial_of, stack
 from lafr_mjx.plant.rate_loop import Ctbr, RateLoopState, control_rates
 from lafr_mjx.plant.rigid_body import Inertial, Motion, Wrench
 from lafr_mjx.plant.scenario import Settings
@@ -280,7 +280,7 @@ def test_no_call_leaves_xla(vehicle, engines, name):
     potrf, trsm, getrf and the like appear as lapack_*), and the instructions `cholesky` and
     `triangular-solve`, which CPU runs in a thread pool that can hang for large batches.
     """
-    params = stack([ideal_params(vehicle)] * 4)
+    params = stack([params_for(vehicle, Settings())] * 4)
     engine = engines[name]
     keys = jax.random.key_data(jax.vmap(jax.random.key)(jnp.arange(4)))
     states = jax.vmap(partial(simulation.reset, engine))(params, keys)

@@ -12,8 +12,8 @@ import numpy as np
 import pytest
 
 from lafr_mjx import so3
-from lafr_mjx.plant.params import as_leaves, nominal_drag
-from lafr_mjx.plant.plugins import SteadyWind
+from lafr_mjx.plant.params import as_leaves
+from lafr_mjx.plant.plugins import BodyDrag, RotorDrag, SteadyWind, World
 from lafr_mjx.plant.rate_loop import Ctbr
 from lafr_mjx.plant.scenario import Settings
 from lafr_mjx.plant.scenario_params import params_for
@@ -39,7 +39,8 @@ def without_rate_loop(params):
 
 
 def drag_of(params, vehicle, scale=1.0):
-    rotor, body = nominal_drag(vehicle, scale)
+    world = World(vehicle, Settings(drag_scale=scale))
+    rotor, body = RotorDrag().configured(world), BodyDrag().configured(world)
     return with_plugins(params, rotor_drag=rotor, body_drag=body)
 
 

@@ -76,7 +76,7 @@ def test_a_swept_range_leaves_the_other_draws_alone():
     free = load_scenario("randomised").drawn(0, 3).settings
     swept = sweeps.at("randomised", (("delay_ms", 40.0),)).scenario.drawn(0, 3).settings
     assert swept.command_delay_ms == 40.0
-    assert dataclasses.replace(swept, command_delay_ms=free.command_delay_ms) == free
+    assert swept.replace(command_delay_ms=free.command_delay_ms) == free
 
 
 def test_the_command_that_repeats_a_run():

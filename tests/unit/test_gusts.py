@@ -8,13 +8,21 @@ import numpy as np
 import pytest
 
 from lafr_mjx.plant.noise import Draws
-from lafr_mjx.plant.plugins.gusts import DrydenGusts, dryden_spectrum, dryden_time_constants
+from lafr_mjx.plant.plugins.gusts import DrydenGusts, dryden_time_constants
 from lafr_mjx.plant.vec3 import Vec3
 
 AXES = ("along", "across", "up")
 SIGMA = (0.5, 0.8, 0.3)
 TIMES = (0.4, 0.6, 0.25)
 DT, LENGTH, BATCH = 0.02, 2048, 192
+
+
+def dryden_spectrum(frequency, intensity, time_constant, axis):
+    """The standard's one-sided power spectral density [m²/s²/Hz] of an axis."""
+    x = (2.0 * np.pi * frequency * time_constant) ** 2
+    if axis == "along":
+        return 4.0 * intensity**2 * time_constant / (1.0 + x)
+    return 2.0 * intensity**2 * time_constant * (1.0 + 3.0 * x) / (1.0 + x) ** 2
 
 
 @pytest.fixture(scope="module")

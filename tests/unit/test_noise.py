@@ -159,10 +159,9 @@ def test_key_for_jax_random():
 
 
 def test_shipped_plugins_have_streams_of_their_own():
-    from lafr_mjx.plant.params import still_plugins
-    from lafr_mjx.plant.vehicle import load_vehicle
+    from lafr_mjx.plant.plugins import shipped
 
-    names = [*still_plugins(load_vehicle("lafr192")), "fan2", "fan3"]
+    names = [*(kind.shipped_as for kind in shipped()), "fan2", "fan3"]
     streams = {Draws.of(KEY, 0, name).stream for name in names}
     assert len(streams) == len(names)
     assert all(stream % noise._NUMBERS == 0 for stream in streams)

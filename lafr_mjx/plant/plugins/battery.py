@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING
 import jax.numpy as jnp
 from flax import struct
 
-from lafr_mjx.plant.plugins.plugin import ActuatorPlugin, Memory
+from lafr_mjx.plant.plugins.plugin import ActuatorPlugin, Memory, Setting, World
 
 if TYPE_CHECKING:
     from lafr_mjx.plant.noise import Draws
@@ -31,6 +31,12 @@ class Battery(ActuatorPlugin):
     that still reports its voltage.
     """
 
+    shipped_as, listed = "battery", 80
+    scenario_keys = (
+        Setting("battery_strength", at_most=1.0),
+        Setting("battery_charge", 1.0, at_most=1.0, change="never"),  # at the first flight's start
+    )
+
     voltage_full: Scalar = 8.4  # V
     voltage_empty: Scalar = 6.4  # V
     capacity: Scalar = 1620.0  # A s
@@ -39,6 +45,21 @@ class Battery(ActuatorPlugin):
     power_coefficient: Scalar = 0.0  # W/(rad/s)³ of all rotors' summed cubes
     avionics_power: Scalar = 0.0  # W
     strength: Scalar = 1.0  # how much of the drop reaches the motors
+
+    def configured(self, world: World) -> Battery:
+        """The profile's."""
+        battery, rotors = world.vehicle.battery, world.vehicle.rotors
+        shaft = rotors.thrust_coefficient * rotors.torque_per_thrust
+        return Battery(
+            voltage_full=battery.voltage_full,
+            voltage_empty=battery.voltage_empty,
+            capacity=battery.capacity * 3.6,
+            initial_charge=world.settings.battery_charge,
+            resistance=battery.resistance,
+            power_coefficient=shaft / battery.efficiency,
+            avionics_power=battery.avionics_power,
+            strength=world.settings.battery_strength,
+        )
 
     def init(self, draws: Draws) -> Memory:
         """At rest, without load."""

@@ -7,7 +7,7 @@ import math
 import jax.numpy as jnp
 from flax import struct
 
-from lafr_mjx.plant.plugins.plugin import AirPlugin, Memory
+from lafr_mjx.plant.plugins.plugin import AirPlugin, Memory, Setting, World
 from lafr_mjx.plant.vec3 import Scalar, Vec3
 
 
@@ -20,13 +20,27 @@ class FanJet(AirPlugin):
     exp(-(ρ/b)²).
     """
 
+    shipped_as, listed = "fan", 70
+    scenario_keys = (Setting("fan_scale", at_most=5.0),)  # times the speed of the task's fans
+
     position: Vec3 = struct.field(default_factory=Vec3.zero)  # m, centre of the outlet
-    direction: Vec3 = struct.field(
-        default_factory=lambda: Vec3(jnp.float32(1.0), jnp.float32(0.0), jnp.float32(0.0))
-    )  # unit vector
+    direction: Vec3 = struct.field(default_factory=lambda: Vec3(1.0, 0.0, 0.0))  # unit vector
     speed: Scalar = 0.0  # m/s, on the axis at the outlet
     radius: Scalar = 0.25  # m, of the outlet
     spread: Scalar = math.tan(math.radians(12.0))  # tangent of the half angle
+
+    def instances(self, world: World) -> list[FanJet]:
+        """One for each fan of the task; without any, one that does not blow."""
+        return [
+            FanJet(
+                position=Vec3(*fan.position),
+                direction=Vec3(*fan.direction),
+                speed=world.settings.fan_scale * fan.speed,
+                radius=fan.outlet_radius,
+                spread=math.tan(fan.half_angle),
+            )
+            for fan in world.fans
+        ] or [self]
 
     def velocity(self, memory: Memory, point: Vec3) -> Vec3:
         """Velocity of the jet at a point; nothing behind the outlet."""

@@ -12,17 +12,17 @@ import math
 from typing import TYPE_CHECKING
 
 import jax.numpy as jnp
+import numpy as np
 from flax import struct
 
-from lafr_mjx.plant.plugins.plugin import AirPlugin, Memory
+from lafr_mjx.plant.plugins.plugin import AirPlugin, Memory, Setting, World
 from lafr_mjx.plant.vec3 import Scalar, Vec3
 
 if TYPE_CHECKING:
-    import numpy as np
-
     from lafr_mjx.plant.noise import Draws
 
 _FEET = 0.3048
+_ALTITUDE = 1.5  # m; below 3.05 m the model does not depend on it
 _SQRT3 = math.sqrt(3.0)
 
 
@@ -39,17 +39,28 @@ def dryden_time_constants(altitude: float, airspeed: float) -> tuple[float, floa
     return horizontal / speed, horizontal / speed, vertical / speed
 
 
+_IN_5_MPS = dryden_time_constants(_ALTITUDE, 5.0)
+
+
 @struct.dataclass
 class DrydenGusts(AirPlugin):
     """Gusts that are uniform over the vehicle and change with time."""
 
+    shipped_as, listed = "gusts", 60
+    scenario_keys = (Setting("gust_mps", at_most=10.0),)  # intensity σ on each axis
+
     intensity: Vec3 = struct.field(default_factory=Vec3.zero)  # σ [m/s]: along, across, up
-    time_constant: Vec3 = struct.field(
-        default_factory=lambda: Vec3(*map(jnp.float32, dryden_time_constants(1.5, 5.0)))
-    )  # L / V [s]
-    along: Vec3 = struct.field(
-        default_factory=lambda: Vec3(jnp.float32(1.0), jnp.float32(0.0), jnp.float32(0.0))
-    )  # horizontal unit vector of the mean wind
+    time_constant: Vec3 = struct.field(default_factory=lambda: Vec3(*_IN_5_MPS))  # L / V [s]
+    # Horizontal unit vector of the mean wind.
+    along: Vec3 = struct.field(default_factory=lambda: Vec3(1.0, 0.0, 0.0))
+
+    def configured(self, world: World) -> DrydenGusts:
+        """Along the scenario's mean wind."""
+        wind = np.asarray(world.settings.wind_mps, float)
+        level = float(np.hypot(wind[0], wind[1]))
+        along = (wind[0] / level, wind[1] / level) if level > 0.0 else (1.0, 0.0)
+        times = dryden_time_constants(_ALTITUDE, float(np.linalg.norm(wind)))
+        return DrydenGusts(Vec3(*(world.settings.gust_mps,) * 3), Vec3(*times), Vec3(*along, 0.0))
 
     def init(self, draws: Draws) -> Memory:
         """Unit processes in their stationary distribution: [along, across 1, 2, up 1, 2]."""
@@ -100,11 +111,3 @@ def _second_order(x1: Scalar, x2: Scalar, n1: Scalar, n2: Scalar, a: Scalar) -> 
 def _output(x1: Scalar, x2: Scalar) -> Scalar:
     """(1 + √3 T s) / (1 + T s)² of the noise, scaled to unit variance."""
     return (_SQRT3 * x1 + (1.0 - _SQRT3) * x2) / math.sqrt(2.0)
-
-
-def dryden_spectrum(frequency: np.ndarray, intensity: float, time_constant: float, axis: str):  # noqa: ANN201
-    """One-sided power spectral density [m²/s²/Hz] of an axis ("along", "across" or "up")."""
-    x = (2.0 * math.pi * frequency * time_constant) ** 2
-    if axis == "along":
-        return 4.0 * intensity**2 * time_constant / (1.0 + x)
-    return 2.0 * intensity**2 * time_constant * (1.0 + 3.0 * x) / (1.0 + x) ** 2

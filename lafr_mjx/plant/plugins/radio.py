@@ -5,9 +5,10 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 import jax.numpy as jnp
+import numpy as np
 from flax import struct
 
-from lafr_mjx.plant.plugins.plugin import CommandPlugin, Memory
+from lafr_mjx.plant.plugins.plugin import CommandPlugin, Memory, Setting, World
 from lafr_mjx.plant.rate_loop import Ctbr
 from lafr_mjx.plant.vec3 import Scalar, Vec3
 
@@ -15,15 +16,28 @@ if TYPE_CHECKING:
     from lafr_mjx.plant.messages import CommandMessage
     from lafr_mjx.plant.noise import Draws
 
-STEPS = 1600.0  # a channel spans 192 to 1792
+# Full deflection of the sticks, as Agilicious configures Betaflight [rad/s].
+_FULL = np.radians([1022.0, 1022.0, 524.0])
 
 
 @struct.dataclass
 class RadioQuantisation(CommandPlugin):
     """Rounds each channel to its step; a step of 0 leaves the channel as it is."""
 
+    shipped_as, listed = "radio", 90
+    # Steps per channel, 1600 with SBUS (192 to 1792); 0: not quantised.
+    scenario_keys = (Setting("radio_steps", at_most=65535.0, change="jump"),)
+
     thrust_step: Scalar = 0.0  # m/s²
     rate_step: Vec3 = struct.field(default_factory=Vec3.zero)  # rad/s
+
+    def configured(self, world: World) -> RadioQuantisation:
+        """Steps over the range of each channel."""
+        steps = world.settings.radio_steps
+        if steps == 0.0:
+            return self
+        thrust = float(world.vehicle.limits.high[0])
+        return RadioQuantisation(thrust / steps, Vec3(*(2.0 * _FULL / steps)))
 
     def send(
         self, memory: Memory, draws: Draws, message: CommandMessage

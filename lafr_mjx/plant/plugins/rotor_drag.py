@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from flax import struct
 
-from lafr_mjx.plant.plugins.plugin import Flow, ForcePlugin, Memory
+from lafr_mjx.plant.plugins.plugin import Flow, ForcePlugin, Memory, Setting, World
 from lafr_mjx.plant.rigid_body import Wrench
 from lafr_mjx.plant.vec3 import Scalar, Vec3
 
@@ -13,7 +13,17 @@ from lafr_mjx.plant.vec3 import Scalar, Vec3
 class RotorDrag(ForcePlugin):
     """Force -k Ω v at each rotor, v relative to the air there, with its moment."""
 
+    shipped_as, listed = "rotor_drag", 10
+    scenario_keys = (Setting("drag_scale", at_most=20.0, factor=True),)  # of rotors and body
+
     coefficient: Vec3 = struct.field(default_factory=Vec3.zero)  # N/(m/s)/(rad/s), body axes
+
+    def configured(self, world: World) -> RotorDrag:
+        """The profile's, whose figures are per unit of the nominal mass at hover speed."""
+        vehicle, scale = world.vehicle, world.settings.drag_scale
+        return RotorDrag(
+            Vec3(*(scale * vehicle.mass * vehicle.drag.rotor / (4.0 * vehicle.hover_speed)))
+        )
 
     def wrench(self, memory: Memory, flow: Flow) -> Wrench:
         """Sum over the rotors."""
@@ -31,7 +41,13 @@ class RotorDrag(ForcePlugin):
 class BodyDrag(ForcePlugin):
     """Force -k |v| v at the body's origin."""
 
+    shipped_as = "body_drag"
+
     coefficient: Scalar = 0.0  # N/(m/s)²
+
+    def configured(self, world: World) -> BodyDrag:
+        """The profile's, per unit of the nominal mass."""
+        return BodyDrag(world.settings.drag_scale * world.vehicle.mass * world.vehicle.drag.body)
 
     def wrench(self, memory: Memory, flow: Flow) -> Wrench:
         """Quadratic drag, the same in all directions."""

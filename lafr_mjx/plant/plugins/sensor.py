@@ -6,7 +6,7 @@ from typing import TYPE_CHECKING
 
 from flax import struct
 
-from lafr_mjx.plant.plugins.plugin import Memory, SensePlugin
+from lafr_mjx.plant.plugins.plugin import Memory, SensePlugin, Setting, World
 from lafr_mjx.plant.rigid_body import Motion
 from lafr_mjx.plant.vec3 import Scalar, Vec3
 
@@ -19,10 +19,29 @@ if TYPE_CHECKING:
 class SensorNoise(SensePlugin):
     """White noise, independent from sample to sample; standard deviations per axis."""
 
+    shipped_as, listed = "noise", 40
+    scenario_keys = (
+        Setting("noise_scale", 1.0, at_most=100.0, factor=True),  # times those below
+        Setting("position_noise_m", at_most=1.0),
+        Setting("velocity_noise_mps", at_most=5.0),
+        Setting("attitude_noise_rad", at_most=0.5),
+        Setting("rates_noise_radps", at_most=5.0),
+    )
+
     position: Scalar = 0.0  # m
     velocity: Scalar = 0.0  # m/s
     attitude: Scalar = 0.0  # rad
     rates: Scalar = 0.0  # rad/s
+
+    def configured(self, world: World) -> SensorNoise:
+        """As the scenario says."""
+        given = world.settings
+        return SensorNoise(
+            position=given.noise_scale * given.position_noise_m,
+            velocity=given.noise_scale * given.velocity_noise_mps,
+            attitude=given.noise_scale * given.attitude_noise_rad,
+            rates=given.noise_scale * given.rates_noise_radps,
+        )
 
     def sense(
         self, memory: Memory, draws: Draws, message: SampleMessage

@@ -165,19 +165,20 @@ class Ablate:
     def _asked(self) -> Any:
         from lafr_mjx.ablation import plan as plans
         from lafr_mjx.adaptation.job import full_path
+        from lafr_mjx.report.paper_runs import METHODS, SEEDS, WORLDS, PaperRuns
 
         many = self.plants > 1
         if self.preset is not None:
-            blocks = plans.paper_blocks()
+            blocks = plans.blocks_of_specs(PaperRuns().adaptations())
         else:
             blocks = plans.blocks_of(
                 self.tasks or ("figure8",),
-                self.scenarios or (("randomised",) if many else plans.PAPER_SCENARIOS),
-                self.methods or (("ours",) if many else plans.PAPER_METHODS),
+                self.scenarios or (("randomised",) if many else WORLDS),
+                self.methods or (("ours",) if many else METHODS),
             )
         return plans.Asked(
             blocks=tuple(blocks),
-            seeds=self.seeds or ((0,) if many else plans.PAPER_SEEDS),
+            seeds=self.seeds or ((0,) if many else SEEDS),
             plants=self.plants,
             sweep=self.sweep,
             common=RunSpec(

@@ -10,12 +10,12 @@ from rich.console import Console
 
 from lafr_mjx.errors import InputError, RunError
 from lafr_mjx.output import counted
-from lafr_mjx.report.paper_plan import (
+from lafr_mjx.report.paper_runs import (
     BOUND_TASKS,
     PAPER_RUNS,
     QUICK_SEEDS,
     SEEDS,
-    PaperPlan,
+    PaperRuns,
 )
 
 if TYPE_CHECKING:
@@ -59,8 +59,7 @@ class Reproduce:
         from lafr_mjx.adaptation.batch import finished
         from lafr_mjx.report import report_file
 
-        plan = self._plan()
-        specs = plan.specs()
+        specs = self._specs()
         done = [spec for spec in specs if finished(spec, self.out)]
         console = Console(highlight=False)
         console.print(
@@ -91,7 +90,7 @@ class Reproduce:
         if failure is not None:
             raise failure
 
-    def _plan(self) -> PaperPlan:
+    def _specs(self) -> list[RunSpec]:
         if not 1 <= self.processes <= 256:
             raise InputError(f"--processes {self.processes}: must be from 1 to 256")
         if self.quick and self.seeds:
@@ -100,7 +99,7 @@ class Reproduce:
         if wrong:
             raise InputError(f"--seeds {wrong[0]}: must be from 0 to {2**31 - 1}")
         seeds = self.seeds or (QUICK_SEEDS if self.quick else SEEDS)
-        return PaperPlan(tuple(dict.fromkeys(seeds)), self.engine, self.anchoring)
+        return PaperRuns(tuple(dict.fromkeys(seeds)), self.engine).reproduced(self.anchoring)
 
     def _bounds(self, console: Console) -> list[Path]:
         """The files of the bounds; a task whose bounds fail is told, and the report goes on."""

@@ -48,10 +48,10 @@ def measure(
 
 
 def _here(batch: int, engine: Any, devices: int, rounds: int, chunk: int) -> Measured:
-    from lafr_mjx.ablation import chunk as chunks
+    from lafr_mjx.runner.devices import use_all_cores, usual_size
 
     if batch:
-        chunks.use_all_cores(devices or None)
+        use_all_cores(devices or None)
     import jax
 
     from lafr_mjx.ablation.batched_adaptation import BatchedAdaptation, Common, Member
@@ -69,7 +69,7 @@ def _here(batch: int, engine: Any, devices: int, rounds: int, chunk: int) -> Mea
     policy = base_policies(plan, plan.runs)[_TASK][_SEED]
     task, settings = plan.tasks[_TASK], methods.settings_of(_METHOD)
     count = min(devices or len(jax.devices()), len(jax.devices()), max(batch, 1))
-    size = min(chunk or chunks.usual_size(batch, count), batch) if batch else 1
+    size = min(chunk or usual_size(batch, count), batch) if batch else 1
 
     if batch == 0:
         scenario = plan.scenario(plan.runs[0])
@@ -82,7 +82,7 @@ def _here(batch: int, engine: Any, devices: int, rounds: int, chunk: int) -> Mea
             jax.block_until_ready(state)
     else:
         common = Common(plan.vehicle, task, engine)
-        members = [Member(plan.scenario(r), settings, policy, r.seed) for r in plan.runs]
+        members = [Member(plan.scenario(r), settings, policy, r.spec.seed) for r in plan.runs]
         batches = [
             BatchedAdaptation(common, members[i : i + size], devices=count, size=size)
             for i in range(0, batch, size)

@@ -9,7 +9,6 @@ from typing import TYPE_CHECKING, Literal
 
 from rich.console import Console
 
-from lafr_mjx.errors import InputError
 from lafr_mjx.output import check_writable, counted, write_json
 from lafr_mjx.report.paper_runs import (
     PAPER_RUNS,
@@ -19,6 +18,7 @@ from lafr_mjx.report.paper_runs import (
     SEEDS,
     PaperRuns,
 )
+from lafr_mjx.runner.processes import check_processes
 
 if TYPE_CHECKING:
     from lafr_mjx.report.claim_figures import Claim
@@ -52,10 +52,8 @@ class CheckClaims:
     def run(self) -> None:
         """Fly what is missing, then print the table."""
         check_writable(self.json)
-        if not 1 <= self.processes <= 256:
-            raise InputError(f"--processes {self.processes}: must be from 1 to 256")
-        from lafr_mjx.ablation.batch_progress import fly_with_progress
-        from lafr_mjx.adaptation.batch import finished
+        check_processes(self.processes)
+        from lafr_mjx.adaptation.folder_runs import finished, fly_folders
         from lafr_mjx.report.claim_figures import Evidence, judged
         from lafr_mjx.report.flown_runs import Collected, collect
         from lafr_mjx.report.own_targets import TARGETS
@@ -73,7 +71,7 @@ class CheckClaims:
         if done < len(specs) and not self.only_print:
             base_s = self._base_time(console)
             # The first alone, with all cores: its seconds per iteration are reported.
-            fly_with_progress(specs, self.out, self.processes, console, first_alone=True)
+            fly_folders(specs, self.out, self.processes, console, first_alone=True)
         there = [self.out / spec.name for spec in specs if finished(spec, self.out)]
         evidence = Evidence(collect(there) if there else Collected([], []),
                             base_s=self._remembered(base_s))  # fmt: skip

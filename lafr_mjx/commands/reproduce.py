@@ -17,6 +17,7 @@ from lafr_mjx.report.paper_runs import (
     SEEDS,
     PaperRuns,
 )
+from lafr_mjx.runner.processes import check_processes
 
 if TYPE_CHECKING:
     from lafr_mjx.run_spec import RunSpec
@@ -55,8 +56,7 @@ class Reproduce:
 
     def run(self) -> None:
         """Fly what is missing, compute what is missing, write the report."""
-        from lafr_mjx.ablation.batch_progress import fly_with_progress
-        from lafr_mjx.adaptation.batch import finished
+        from lafr_mjx.adaptation.folder_runs import finished, fly_folders
         from lafr_mjx.report import report_file
 
         specs = self._specs()
@@ -82,7 +82,7 @@ class Reproduce:
         report_file.check_target(self.out / "report.html")
         failure = None
         try:
-            fly_with_progress(specs, self.out, self.processes, console)
+            fly_folders(specs, self.out, self.processes, console)
         except RunError as error:  # what was flown is reported all the same
             failure = error
         files = self._bounds(console) if self.bounds else []
@@ -91,8 +91,7 @@ class Reproduce:
             raise failure
 
     def _specs(self) -> list[RunSpec]:
-        if not 1 <= self.processes <= 256:
-            raise InputError(f"--processes {self.processes}: must be from 1 to 256")
+        check_processes(self.processes)
         if self.quick and self.seeds:
             raise InputError("--quick and --seeds: only one of them can be given")
         wrong = [seed for seed in self.seeds if not 0 <= seed < 2**31]

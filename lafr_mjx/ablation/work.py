@@ -56,15 +56,7 @@ def work(
 ) -> None:
     """Fly what is not in the table yet; what comes back is on disk before more is taken.
 
-    Args:
-        plan: all runs.
-        table: where they are stored.
-        display: hears of the progress.
-        backend: who flies the chunks.
-        size: runs of a chunk.
-        devices: of each process that flies chunks.
-        keep: numbers of the flights to keep as files.
-        where: what the display says while chunks fly.
+    Chunks have `size` runs; each process that flies them has so many `devices`.
     """
     left = [run for run in plan.runs if run.name not in table.done]
     known = {run.name: run for run in left}

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from types import SimpleNamespace
 from typing import TYPE_CHECKING, Any
 
 from lafr_mjx.errors import InputError
@@ -84,29 +85,20 @@ def fly(spec: RunSpec, folder: Path, shared: None, flown: Flown) -> RunSpec:
     path = folder / spec.name
     if (path / "config.toml").is_file():
         with RunFolder.open(path, resume=True) as run:
-            AdaptationJob.from_config(run.config).work(run, _Counting(flown))
-        return spec
-    job = AdaptationJob.build(spec)
-    with RunFolder.create(path, job.config()) as run:
-        job.work(run, _Counting(flown))
+            AdaptationJob.from_config(run.config).work(run, _counting(flown))
+    else:
+        job = AdaptationJob.build(spec)
+        with RunFolder.create(path, job.config()) as run:
+            job.work(run, _counting(flown))
     return spec
 
 
-class _Counting:
+def _counting(flown: Flown) -> Any:
     """A report for runs that nobody watches one by one."""
 
-    def __init__(self, flown: Flown) -> None:
-        self._flown = flown
+    def nothing(_: object) -> None:
+        pass
 
-    def ready(self, text: str) -> None:
-        """Nothing is told."""
-
-    def before(self, iteration: int) -> None:
-        """Nothing is told."""
-
-    def stage(self, name: str) -> None:
-        """Nothing is told."""
-
-    def after(self, record: dict[str, Any]) -> None:
-        """An iteration is done and stored."""
-        self._flown(1)
+    return SimpleNamespace(
+        ready=nothing, before=nothing, stage=nothing, after=lambda record: flown(1)
+    )

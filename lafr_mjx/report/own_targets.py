@@ -92,15 +92,14 @@ def random_plants(evidence: Evidence) -> list[Claim]:
 def _random_plants(evidence: Evidence, task: str) -> list[Claim]:
     runs = _ours(evidence, task, "randomised")
     topic = f"{len(runs) or ''} random plants, {task}".strip()
-    lost, wide, gain, steady, foretold = (
-        Claim(topic, "crashes", "none"),
-        Claim(topic, "flights > 0.35 m", "≤ 1 per run"),
-        Claim(topic, "last over first speed", "≥ 1.8"),
-        Claim(topic, "spread of the last 3 laps", "< 5 %"),
-        Claim(topic, "flown over predicted error", "median ≤ 1.4, p90 ≤ 2"),
-    )
+    wanted = {
+        "crashes": "none", "flights > 0.35 m": "≤ 1 per run", "last over first speed": "≥ 1.8",
+        "spread of the last 3 laps": "< 5 %",
+        "flown over predicted error": "median ≤ 1.4, p90 ≤ 2",
+    }  # fmt: skip
+    claims = [Claim(topic, words, target) for words, target in wanted.items()]
     if not runs:
-        return [lost, wide, gain, steady, foretold]
+        return claims
     crashed = sum(crashes(run) > 0 for run in runs)
     beyond = [beyond_threshold(run) for run in runs]
     laps = [last(run, "lap_time_s") for run in runs]
@@ -109,21 +108,18 @@ def _random_plants(evidence: Evidence, task: str) -> list[Claim]:
     spreads = [_spread([figure(r, "lap_time_s") for r in run.records[-3:]]) for run in runs]
     later = [record for run in runs for record in run.records[1:]]
     ratios = [figure(r, "peak_error_m") / r["predicted_peak_error_m"] for r in later
-              if r.get("predicted_peak_error_m")]  # fmt: skip
-    if ratios:
-        median, high = float(np.median(ratios)), float(np.percentile(ratios, 90))
-        foretold = foretold.target(f"{median:.2f}, {high:.2f}", median <= 1.4 and high <= 2.0)
-    return [
-        lost.target(f"{counted(crashed, 'run')}; laps {min(laps):.2f} to {max(laps):.2f} s",
-                    crashed == 0),
-        wide.target(f"at most {max(beyond)}, {counted(sum(b > 1 for b in beyond), 'run')} with "
-                    f"more than 1", max(beyond) <= 1),
-        gain.target(f"at least {min(gains):.2f}", min(gains) >= 1.8),
-        steady.target(f"at most {max(spreads):.1%}, "
-                      f"{counted(sum(s >= 0.05 for s in spreads), 'run')} beyond",
-                      max(spreads) < 0.05),
-        foretold,
-    ]  # fmt: skip
+              if r.get("predicted_peak_error_m")] or [np.inf]  # fmt: skip
+    median, high = float(np.median(ratios)), float(np.percentile(ratios, 90))
+    found = (
+        (f"{counted(crashed, 'run')}; laps {min(laps):.2f} to {max(laps):.2f} s", crashed == 0),
+        (f"at most {max(beyond)}, {counted(sum(b > 1 for b in beyond), 'run')} with more than 1",
+         max(beyond) <= 1),
+        (f"at least {min(gains):.2f}", min(gains) >= 1.8),
+        (f"at most {max(spreads):.1%}, {counted(sum(s >= 0.05 for s in spreads), 'run')} beyond",
+         max(spreads) < 0.05),
+        (f"{median:.2f}, {high:.2f}", median <= 1.4 and high <= 2.0),
+    )  # fmt: skip
+    return [claim.target(*each) for claim, each in zip(claims, found, strict=True)]
 
 
 def noisy_plants(evidence: Evidence) -> list[Claim]:
@@ -159,14 +155,7 @@ def midway(evidence: Evidence) -> list[Claim]:
     return claims
 
 
-TARGETS: tuple[Judgement, ...] = (
-    seconds,
-    wind,
-    ceilings,
-    random_plants,
-    noisy_plants,
-    midway,
-)
+TARGETS: tuple[Judgement, ...] = (seconds, wind, ceilings, random_plants, noisy_plants, midway)
 """All targets of our own, in the order in which they are told."""
 
 

@@ -104,14 +104,11 @@ def anchoring(material: Material) -> Section | None:
             both = claims.pairs(material.runs, {**here, "method": one}, {**here, "method": other})
             if not both:
                 continue
-            laps = [
-                [claims.last(r, "lap_time_s") for r in side] for side in zip(*both, strict=True)
-            ]
+            sides = claims.sides(both)
+            laps = [[claims.last(r, "lap_time_s") for r in side] for side in sides]
             change = [a / b - 1.0 if np.isfinite(a) and np.isfinite(b) else np.nan
                       for a, b in zip(*laps, strict=True)]  # fmt: skip
-            over = [
-                sum(claims.beyond_threshold(r) for r in side) for side in zip(*both, strict=True)
-            ]
+            over = [sum(claims.beyond_threshold(r) for r in side) for side in sides]
             used += [run for pair in both for run in pair]
             rows.append(
                 (f"{TASK_WORDS.get(task, task)}, {scenario}", f"{one} against {other}",

@@ -19,8 +19,7 @@ class Here:
         """Outcomes in the order of the jobs."""
         for job in jobs:
             try:
-                result = job.function(*job.arguments, job.shared, flown)
+                outcome = Outcome(job, job.function(*job.arguments, job.shared, flown))
             except Exception as error:
-                yield Outcome(job, error=error)
-            else:
-                yield Outcome(job, result)
+                outcome = Outcome(job, error=error)
+            yield outcome

@@ -16,13 +16,11 @@ if TYPE_CHECKING:
 
     from lafr_mjx.runner.job import Flown, Job
 
-MOST = 256
-
 
 def check_processes(count: int) -> None:
     """Refuse what no computer has."""
-    if not 1 <= count <= MOST:
-        raise InputError(f"--processes {count}: must be from 1 to {MOST}")
+    if not 1 <= count <= 256:
+        raise InputError(f"--processes {count}: must be from 1 to 256")
 
 
 class Processes:
@@ -40,12 +38,13 @@ class Processes:
         try:
             waiting = {pool.submit(_run, job): job for job in jobs}
             for done in as_completed(waiting):
-                job, error = waiting[done], done.exception()
+                job = waiting[done]
                 flown(job.flights)
-                if error is None:
-                    yield Outcome(job, done.result())
-                else:
-                    yield Outcome(job, error=_as_exception(error))
+                try:
+                    outcome = Outcome(job, done.result())
+                except Exception as error:
+                    outcome = Outcome(job, error=error)
+                yield outcome
             ended = True
         finally:
             if not ended:
@@ -57,10 +56,6 @@ class Processes:
 
 def _run(job: Job) -> Any:
     return job.function(*job.arguments, job.shared, lambda flights: None)
-
-
-def _as_exception(error: BaseException) -> Exception:
-    return error if isinstance(error, Exception) else RuntimeError(repr(error))
 
 
 def _prepare(processes: int) -> None:

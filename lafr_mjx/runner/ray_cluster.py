@@ -93,10 +93,11 @@ class Cluster(Closing):
             job = waiting.pop(ready)
             flown(job.flights)
             try:
-                yield Outcome(job, self._ray.get(ready))
+                outcome = Outcome(job, self._ray.get(ready))
             except self._ray.exceptions.RayError as error:
                 cause = getattr(error, "cause", None)
-                yield Outcome(job, error=cause if isinstance(cause, Exception) else error)
+                outcome = Outcome(job, error=cause if isinstance(cause, Exception) else error)
+            yield outcome
 
     def close(self) -> None:
         """Leave the cluster."""

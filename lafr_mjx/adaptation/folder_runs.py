@@ -6,6 +6,7 @@ from types import SimpleNamespace
 from typing import TYPE_CHECKING, Any
 
 from lafr_mjx.errors import InputError
+from lafr_mjx.output import counted
 from lafr_mjx.runner.job import Job
 from lafr_mjx.runs.run_folder import RunFolder
 
@@ -37,6 +38,17 @@ def finished(spec: RunSpec, folder: Path) -> bool:
                 f"{path}: was flown with {key} {there}, not {wanted}; give another folder by --out"
             )
     return len(run.iterations()) >= int(spec.iterations)
+
+
+def announce(specs: Sequence[RunSpec], folder: Path, console: Console) -> list[RunSpec]:
+    """Say how many runs there are, and how many are finished; returns these."""
+    done = [spec for spec in specs if finished(spec, folder)]
+    console.print(
+        f"{counted(len(specs), 'run')} in {folder}, {len(done)} of them finished already; a run "
+        f"takes half a minute to a minute on a core. Interrupted, the same command goes on.",
+        soft_wrap=True,
+    )
+    return done
 
 
 def fly_folders(

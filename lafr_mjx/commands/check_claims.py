@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Literal
 
 from rich.console import Console
 
-from lafr_mjx.output import check_writable, counted, write_json
+from lafr_mjx.output import check_writable, write_json
 from lafr_mjx.report.paper_runs import (
     PAPER_RUNS,
     PLANTS,
@@ -53,7 +53,7 @@ class CheckClaims:
         """Fly what is missing, then print the table."""
         check_writable(self.json)
         check_processes(self.processes)
-        from lafr_mjx.adaptation.folder_runs import finished, fly_folders
+        from lafr_mjx.adaptation.folder_runs import announce, finished, fly_folders
         from lafr_mjx.report.claim_figures import Evidence, judged
         from lafr_mjx.report.flown_runs import Collected, collect
         from lafr_mjx.report.own_targets import TARGETS
@@ -62,13 +62,9 @@ class CheckClaims:
         seeds, plants = (QUICK_SEEDS, QUICK_PLANTS) if self.quick else (SEEDS, PLANTS)
         specs = PaperRuns(seeds, self.engine).checked(plants)
         console = Console(highlight=False)
-        done = sum(finished(spec, self.out) for spec in specs)
-        console.print(
-            f"{counted(len(specs), 'run')} in {self.out}, {done} of them finished already; a run "
-            f"takes half a minute to a minute. Interrupted, the same command goes on."
-        )
+        done = announce(specs, self.out, console)
         base_s = None
-        if done < len(specs) and not self.only_print:
+        if len(done) < len(specs) and not self.only_print:
             base_s = self._base_time(console)
             # The first alone, with all cores: its seconds per iteration are reported.
             fly_folders(specs, self.out, self.processes, console, first_alone=True)

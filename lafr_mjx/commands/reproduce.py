@@ -9,7 +9,6 @@ from typing import TYPE_CHECKING, Literal
 from rich.console import Console
 
 from lafr_mjx.errors import InputError, RunError
-from lafr_mjx.output import counted
 from lafr_mjx.report.paper_runs import (
     BOUND_TASKS,
     PAPER_RUNS,
@@ -56,18 +55,12 @@ class Reproduce:
 
     def run(self) -> None:
         """Fly what is missing, compute what is missing, write the report."""
-        from lafr_mjx.adaptation.folder_runs import finished, fly_folders
+        from lafr_mjx.adaptation.folder_runs import announce, fly_folders
         from lafr_mjx.report import report_file
 
         specs = self._specs()
-        done = [spec for spec in specs if finished(spec, self.out)]
         console = Console(highlight=False)
-        console.print(
-            f"{counted(len(specs), 'run')} in {self.out}, {len(done)} of them finished already; a "
-            f"run takes half a minute to a minute on a core. Interrupted, the same command goes "
-            f"on.",
-            soft_wrap=True,
-        )
+        done = announce(specs, self.out, console)
         if self.dry_run:
             for spec in specs:
                 console.print(f"{'done ' if spec in done else '     '}{spec.command}",

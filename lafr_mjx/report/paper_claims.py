@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 
+from lafr_mjx.adaptation.report import PRINTED
 from lafr_mjx.report.claim_figures import (
     REACHED,
     Claim,
@@ -43,11 +44,9 @@ def _ours(evidence: Evidence, task: str, scenario: str) -> list[FlownRun]:
     return longest(evidence.runs.matching(task=task, scenario=scenario, method="ours"))
 
 
-def speed_claims(
-    evidence: Evidence, task: str, first: float, final: float, lap: float
-) -> list[Claim]:
+def speed_claims(evidence: Evidence, task: str) -> list[Claim]:
     """How fast it gets, and what holds it there."""
-    topic = _TOPICS[task]
+    topic, (first, final, lap) = _TOPICS[task], PRINTED[task, "nominal"]
     speed = Claim(topic, "peak speed, from the first to the last flight",
                   f"{first} → {final} m/s in about 100 s")  # fmt: skip
     time = Claim(topic, "lap of the last flight", f"{lap:.2f} s")
@@ -171,8 +170,7 @@ def bound_claims(evidence: Evidence) -> list[Claim]:
 
 
 FLIGHTS: tuple[Judgement, ...] = (
-    partial(speed_claims, task="figure8", first=2.2, final=7.2, lap=2.60),
-    partial(speed_claims, task="shuttle", first=2.0, final=7.3, lap=2.30),
+    *(partial(speed_claims, task=task) for task in _TOPICS),
     computation_claims,
     hardware_claims,
     wind_claims,

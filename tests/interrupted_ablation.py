@@ -8,11 +8,15 @@ A program of its own, so that the tests can choose how JAX compiles.
 import sys
 from pathlib import Path
 
+from rich.console import Console
+
 from lafr_mjx.ablation.plan import Plan
 from lafr_mjx.ablation.table import AblationTable
 from lafr_mjx.ablation.work import work
 from lafr_mjx.commands.ablate import Ablate
 from lafr_mjx.learner.improve import Sizes
+from lafr_mjx.runner.display import Display
+from lafr_mjx.runner.here import Here
 
 SMALL = {
     "methods": ("ours", "lotf"), "scenarios": ("nominal",), "seeds": (100,), "iterations": 2,
@@ -21,19 +25,13 @@ SMALL = {
 }  # fmt: skip
 
 
-class Impatient:
+class Impatient(Display):
     """A user who interrupts in the middle of the second run."""
 
-    def __init__(self):
-        self.flights = 0
-
-    def training(self, task, seed):
-        pass
-
-    def stored(self, results):
-        pass
+    flights = 0
 
     def flown(self, flights):
+        super().flown(flights)
         self.flights += flights
         if self.flights == 3:
             raise KeyboardInterrupt
@@ -43,8 +41,11 @@ def main(folder):
     command = Ablate(out=folder, keep_flights=(-1,), **SMALL)
     plan = Plan.of(command._asked())
     try:
-        with AblationTable.open(folder, plan.config(), {}) as table:
-            work(plan, table, Impatient(), size=1, devices=1, keep=(-1,))
+        with (
+            AblationTable.open(folder, plan.config(), {}) as table,
+            Impatient(Console(), 2, 0, 4) as display,
+        ):
+            work(plan, table, display, Here(), size=1, devices=1, keep=(-1,))
         raise AssertionError("was not interrupted")
     except KeyboardInterrupt:
         pass

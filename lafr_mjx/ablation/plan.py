@@ -20,13 +20,10 @@ from lafr_mjx.run_spec import RunSpec
 from lafr_mjx.tasks import Task, load_task
 
 if TYPE_CHECKING:
+    from collections.abc import Sequence
     from pathlib import Path
 
     from lafr_mjx.plant.scenario import Scenario
-
-PAPER_METHODS = ("ours", "baseline", "lotf", "anchor-only", "residual-only")
-PAPER_SCENARIOS = ("nominal", "wind5")
-PAPER_SEEDS = (0, 1, 2)
 
 
 class Block(NamedTuple):
@@ -35,17 +32,6 @@ class Block(NamedTuple):
     task: str
     scenarios: tuple[str, ...]
     methods: tuple[str, ...]
-
-
-def paper_blocks() -> list[Block]:
-    """The simulation section of the paper: five methods on the figure-8, ours elsewhere."""
-    ours = ("ours",)
-    return [
-        Block("figure8", PAPER_SCENARIOS, PAPER_METHODS),
-        Block("figure8", ("payload", "propeller", "combined"), ours),
-        Block("shuttle", ("nominal",), ours),
-        Block("inspection", ("",), ours),
-    ]
 
 
 class Run(NamedTuple):
@@ -61,7 +47,7 @@ class Asked:
     """What defines the runs of an ablation."""
 
     blocks: tuple[Block, ...]
-    seeds: tuple[int, ...] = PAPER_SEEDS
+    seeds: tuple[int, ...]
     plants: int = 1
     sweep: tuple[str, ...] = ()
     common: RunSpec = field(default_factory=RunSpec)  # what the runs share
@@ -182,6 +168,17 @@ def blocks_of(
     """Every method on every task in every scenario; files by their full path."""
     places = tuple(full_path(name) for name in scenarios)
     return [Block(full_path(task), places, chosen) for task in tasks]
+
+
+def blocks_of_specs(specs: Sequence[RunSpec]) -> list[Block]:
+    """Blocks that hold exactly the tasks, scenarios and methods of these runs."""
+    methods: dict[tuple[str, str], dict[str, None]] = {}
+    for spec in specs:
+        methods.setdefault((spec.task, str(spec.scenario)), {})[spec.method] = None
+    scenarios: dict[tuple[str, tuple[str, ...]], list[str]] = {}
+    for (task, scenario), some in methods.items():
+        scenarios.setdefault((task, tuple(some)), []).append(scenario)
+    return [Block(task, tuple(where), some) for (task, some), where in scenarios.items()]
 
 
 def _check(asked: Asked) -> None:

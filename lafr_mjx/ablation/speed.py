@@ -48,12 +48,13 @@ def measure(
 
 
 def _here(batch: int, engine: Any, devices: int, rounds: int, chunk: int) -> Measured:
-    from lafr_mjx.ablation import chunk as chunks
+    from lafr_mjx.runner.devices import use_all_cores, usual_size
 
     if batch:
-        chunks.use_all_cores(devices or None)
+        use_all_cores(devices or None)
     import jax
 
+    from lafr_mjx.ablation.chunk import Member, batch_of
     from lafr_mjx.ablation.plan import Asked, Block, Plan
     from lafr_mjx.ablation.work import base_policies
     from lafr_mjx.compile_timer import CompileTimer
@@ -67,11 +68,11 @@ def _here(batch: int, engine: Any, devices: int, rounds: int, chunk: int) -> Mea
     policy = base_policies(plan, plan.runs)[_TASK][_SEED]
     task, settings = plan.tasks[_TASK], methods.settings_of(_METHOD)
     count = min(devices or len(jax.devices()), len(jax.devices()), max(batch, 1))
-    size = min(chunk or chunks.usual_size(batch, count), batch) if batch else 1
+    size = min(chunk or usual_size(batch, count), batch) if batch else 1
 
-    members = [chunks.Member(plan.scenario(r), settings, policy, r.seed) for r in plan.runs]
+    members = [Member(plan.scenario(r), settings, policy, r.spec.seed) for r in plan.runs]
     batches = [
-        chunks.batch_of(
+        batch_of(
             plan.vehicle, task, plan.asked.common, members[i : i + size],
             sizes=plan.asked.sizes, size=size, devices=count if batch else 1,
         )

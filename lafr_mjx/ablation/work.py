@@ -3,37 +3,25 @@
 from __future__ import annotations
 
 from dataclasses import replace
-from typing import TYPE_CHECKING, Any, Protocol
+from typing import TYPE_CHECKING, Any
 
 from lafr_mjx.ablation.chunk import Chunk, FlownRun, chunk_of, fly_chunk, split
 from lafr_mjx.ablation.table import RunResult
+from lafr_mjx.output import counted
+from lafr_mjx.runner.job import Job
+from lafr_mjx.runner.run_all import run_all
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator, Sequence
+    from collections.abc import Callable, Sequence
 
-    from lafr_mjx.ablation.cluster import Cluster
     from lafr_mjx.ablation.plan import Plan, Run
     from lafr_mjx.ablation.table import AblationTable
-
-
-class Told(Protocol):
-    """Who hears of the progress."""
-
-    def training(self, task: str, seed: int) -> None:
-        """A base policy is trained, or read from the cache."""
-        ...
-
-    def flown(self, flights: int) -> None:
-        """So many flights were made."""
-        ...
-
-    def stored(self, results: Sequence[RunResult]) -> None:
-        """These runs are finished and on the disk."""
-        ...
+    from lafr_mjx.runner.display import Display
+    from lafr_mjx.runner.job import Backend, Flown
 
 
 def base_policies(
-    plan: Plan, runs: Sequence[Run], told: Told | None = None
+    plan: Plan, runs: Sequence[Run], status: Callable[[str], None] = lambda what: None
 ) -> dict[str, dict[int, Any]]:
     """First policies by task and seed, as NumPy arrays; the same that a single run takes."""
     import jax
@@ -47,8 +35,7 @@ def base_policies(
     for task_name, seed in sorted(
         {(r.spec.task, r.spec.seed) for r in runs if r.spec.method != "geometric"}
     ):
-        if told is not None:
-            told.training(task_name, seed)
+        status(f"base policy of {task_name}, seed {seed}")
         task = plan.tasks[task_name]
         spec = replace(plan.asked.common, seed=seed)
         policy, _ = first_policy(spec, task, plan.vehicle.limits)
@@ -59,35 +46,42 @@ def base_policies(
 def work(
     plan: Plan,
     table: AblationTable,
-    told: Told,
+    display: Display,
+    backend: Backend,
     *,
     size: int,
-    devices: int | None = None,
+    devices: int,
     keep: tuple[int, ...] = (),
-    cluster: Cluster | None = None,
+    where: str = "",
 ) -> None:
-    """Fly what is not in the table yet; each chunk is safe on disk before the next begins."""
+    """Fly what is not in the table yet; what comes back is on disk before more is taken.
+
+    Chunks have `size` runs; each process that flies them has so many `devices`.
+    """
     left = [run for run in plan.runs if run.name not in table.done]
-    policies = base_policies(plan, left, told)
-    chunks = [
-        chunk_of(plan, some, policies[some[0].spec.task], keep, made_for)
-        for some, made_for in split(left, size)
-    ]
     known = {run.name: run for run in left}
-    for flown in _here(chunks, devices, told) if cluster is None else cluster.fly(chunks):
+    policies = base_policies(plan, left, display.status)
+    jobs = []
+    for some, made_for in split(left, size):
+        chunk = chunk_of(plan, some, {}, keep, made_for)
+        more = f" and {counted(len(some) - 1, 'other')}" if len(some) > 1 else ""
+        flights = len(some) * plan.asked.common.iterations
+        own = policies[some[0].spec.task]
+        jobs.append(Job(f"{some[0].name}{more}", flights, _fly, (chunk, devices), own, len(some)))
+
+    def store(flown: Sequence[FlownRun]) -> dict[str, list[dict[str, Any]]]:
         for run in flown:
             for number, rollout in run.flights.items():
                 table.save_flight(run.name, number, rollout)
-        results = [_result(plan, known[run.name], run, table) for run in flown]
-        table.append(results)
-        told.stored(results)
-        if cluster is not None:
-            told.flown(len(flown) * plan.asked.common.iterations)
+        table.append([_result(plan, known[run.name], run, table) for run in flown])
+        return {run.name: run.iterations for run in flown}
+
+    display.status(where)
+    run_all([(backend, jobs)], display, store)
 
 
-def _here(chunks: Sequence[Chunk], devices: int | None, told: Told) -> Iterator[list[FlownRun]]:
-    for chunk in chunks:
-        yield fly_chunk(chunk, devices, told.flown)
+def _fly(chunk: Chunk, devices: int, policies: dict[int, Any], flown: Flown) -> list[FlownRun]:
+    return fly_chunk(chunk._replace(policies=policies), devices, flown)
 
 
 def _result(plan: Plan, run: Run, flown: FlownRun, table: AblationTable) -> RunResult:

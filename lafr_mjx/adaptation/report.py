@@ -24,7 +24,7 @@ _UNITS = (
 )
 
 # Peak speed at the start and the end [m/s], and the last lap [s], that the paper reports.
-_PAPER = {
+PRINTED = {
     ("figure8", "nominal"): (2.2, 7.2, 2.60),
     ("figure8", "wind5"): (2.6, 6.8, None),
     ("shuttle", "nominal"): (2.0, 7.3, 2.30),
@@ -149,7 +149,7 @@ class AdaptationReport:
         return json.loads((self.folder.path / "summary.json").read_text(encoding="utf-8"))
 
     def _print_summary(self, summary: dict[str, Any]) -> None:
-        paper = _PAPER.get((summary["task"], summary["scenario"]))
+        paper = PRINTED.get((summary["task"], summary["scenario"]))
         lap = summary["last_lap_time_s"]
         self.console.print(
             f"\nPeak speed {summary['first_peak_speed_mps']:.1f} → "

@@ -14,11 +14,8 @@ from lafr_mjx.output import check_writable, counted, print_table, write_json
 from lafr_mjx.run_spec import RunSpec
 
 if TYPE_CHECKING:
-    from collections.abc import Sequence
+    from rich.console import Console
 
-    from rich.progress import Progress
-
-    from lafr_mjx.ablation.cluster import Cluster
     from lafr_mjx.ablation.plan import Plan
     from lafr_mjx.ablation.table import AblationTable, RunResult
 
@@ -85,6 +82,8 @@ class Ablate:
     """Runs that fly and are stored together; default one per core, or 64 per accelerator."""
     devices: int | None = None
     """Cores or accelerators to use; default all."""
+    processes: int | None = None
+    """Fly the chunks by so many processes instead; each then has one thread."""
     ray: str | None = None
     """Address of a Ray cluster that flies the chunks (pip install 'lafr-mjx[cluster]')."""
     keep_flights: tuple[int, ...] = ()
@@ -122,15 +121,7 @@ class Ablate:
                 f"goes on."
             )
             if done < len(plan.runs):
-                try:
-                    self._work(plan, table, console)
-                except KeyboardInterrupt:
-                    console.print(
-                        f"Interrupted: {len(table.done)} of "
-                        f"{counted(len(plan.runs), 'adaptation')} stored. Go on with the same "
-                        f"command."
-                    )
-                    raise
+                self._work(plan, table, console)
         return self._tell()
 
     def _check(self) -> None:
@@ -154,32 +145,40 @@ class Ablate:
                 if field.name in taken and getattr(self, field.name) != field.default:
                     raise InputError(f"--preset {self.preset}: sets {field.name} itself")
         if self.ray is not None:
-            from lafr_mjx.ablation.cluster import check_address
+            from lafr_mjx.runner.ray_cluster import check_address
 
             check_address(self.ray)
+            for name in ("devices", "processes"):
+                if getattr(self, name) is not None:
+                    raise InputError(f"--{name}: with --ray, the cluster decides what flies where")
+        elif self.processes is not None:
+            from lafr_mjx.runner.processes import check_processes
+
+            check_processes(self.processes)
             if self.devices is not None:
-                raise InputError("--devices: with --ray, the cluster decides what flies where")
+                raise InputError("--devices: with --processes, each process has one")
         elif self.devices is not None:
-            from lafr_mjx.ablation.chunk import check_devices
+            from lafr_mjx.runner.devices import check_devices
 
             check_devices(self.devices)
 
     def _asked(self) -> Any:
         from lafr_mjx.ablation import plan as plans
         from lafr_mjx.adaptation.job import full_path
+        from lafr_mjx.report.paper_runs import METHODS, SEEDS, WORLDS, PaperRuns
 
         many = self.plants > 1
         if self.preset is not None:
-            blocks = plans.paper_blocks()
+            blocks = plans.blocks_of_specs(PaperRuns().adaptations())
         else:
             blocks = plans.blocks_of(
                 self.tasks or ("figure8",),
-                self.scenarios or (("randomised",) if many else plans.PAPER_SCENARIOS),
-                self.methods or (("ours",) if many else plans.PAPER_METHODS),
+                self.scenarios or (("randomised",) if many else WORLDS),
+                self.methods or (("ours",) if many else METHODS),
             )
         return plans.Asked(
             blocks=tuple(blocks),
-            seeds=self.seeds or ((0,) if many else plans.PAPER_SEEDS),
+            seeds=self.seeds or ((0,) if many else SEEDS),
             plants=self.plants,
             sweep=self.sweep,
             common=RunSpec(
@@ -189,38 +188,40 @@ class Ablate:
             sizes=self.sizes or plans.Sizes(),
         )
 
-    def _work(self, plan: Plan, table: AblationTable, console: Any) -> None:
-        from contextlib import nullcontext
+    def _work(self, plan: Plan, table: AblationTable, console: Console) -> None:
+        from contextlib import ExitStack
 
-        from lafr_mjx.ablation.cluster import Cluster
-
-        cluster = nullcontext() if self.ray is None else Cluster(self.ray)
-        with cluster as connected, _bar(console) as bar:
-            self._fly(plan, table, bar, connected)
-
-    def _fly(
-        self, plan: Plan, table: AblationTable, bar: Progress, cluster: Cluster | None
-    ) -> None:
-        from lafr_mjx.ablation import chunk as chunks
         from lafr_mjx.ablation.work import work
+        from lafr_mjx.runner import devices as machine
+        from lafr_mjx.runner.display import Display
+        from lafr_mjx.runner.here import Here
+        from lafr_mjx.runner.processes import Processes
+        from lafr_mjx.runner.ray_cluster import Cluster
 
         left = sum(run.name not in table.done for run in plan.runs)
-        if cluster is None:
-            chunks.use_all_cores(self.devices)
-            import jax
+        with ExitStack() as stack:
+            devices = 1
+            if self.ray is not None:
+                backend = stack.enter_context(Cluster(self.ray))
+                size = self.chunk or (machine.ON_ACCELERATOR if backend.gpus else 1)
+                where = "Ray"
+            elif self.processes is not None:
+                backend, size = Processes(self.processes), self.chunk or 1
+                where = f"processes: {self.processes}"
+            else:
+                machine.use_all_cores(self.devices)
+                import jax
 
-            devices = min(self.devices or len(jax.devices()), len(jax.devices()), left)
-            size = self.chunk or chunks.usual_size(left, devices)
-            where = f"{devices} × {jax.devices()[0].device_kind}, chunks of {size}"
-        else:
-            devices = None
-            size = self.chunk or (chunks.ON_ACCELERATOR if cluster.gpus else 1)
-            where = f"Ray, chunks of {size}"
-        told = _Told(bar, where, left * self.iterations, len(plan.runs) - left, len(plan.runs))
-        work(
-            plan, table, told, size=size, devices=devices, keep=self.keep_flights,
-            cluster=cluster,
-        )  # fmt: skip
+                backend, there = Here(), len(jax.devices())
+                devices = min(self.devices or there, there, left)
+                size = self.chunk or machine.usual_size(left, devices)
+                where = f"{devices} × {jax.devices()[0].device_kind}"
+            done, flights = len(plan.runs) - left, left * self.iterations
+            display = stack.enter_context(Display(console, len(plan.runs), done, flights))
+            work(
+                plan, table, display, backend, size=size, devices=devices, keep=self.keep_flights,
+                where=f"{where}, chunks of {size}",
+            )  # fmt: skip
 
     def _tell(self) -> list[RunResult]:
         from lafr_mjx.ablation import summary as summary
@@ -241,46 +242,3 @@ class Ablate:
         write_json(self.json, figures)
         print(f"Results: {self.out / 'results.jsonl'}")
         return results
-
-
-class _Told:
-    """Moves the progress bar; where there is no terminal, prints a line for each finished run."""
-
-    def __init__(self, bar: Progress, where: str, flights: int, done: int, runs: int) -> None:
-        self.bar, self.where, self.done, self.runs = bar, where, done, runs
-        self.task = bar.add_task(where, total=flights)
-
-    def training(self, task: str, seed: int) -> None:
-        """A base policy is trained, or read from the cache."""
-        self.bar.update(self.task, description=f"base policy of {task}, seed {seed}")
-
-    def flown(self, flights: int) -> None:
-        """So many flights were made."""
-        self.bar.update(self.task, advance=flights, description=self.where)
-
-    def stored(self, results: Sequence[RunResult]) -> None:
-        """These runs are finished and on the disk."""
-        from lafr_mjx.ablation.batch_progress import run_line
-
-        for run in results:
-            self.done += 1
-            if self.bar.disable:
-                line = run_line(self.done, self.runs, run.name, run.iterations)
-                self.bar.console.print(line, soft_wrap=True, markup=False)
-
-
-def _bar(console: Any) -> Progress:
-    from rich.progress import (
-        BarColumn,
-        MofNCompleteColumn,
-        Progress,
-        TextColumn,
-        TimeElapsedColumn,
-        TimeRemainingColumn,
-    )
-
-    return Progress(
-        TextColumn("flights"), BarColumn(), MofNCompleteColumn(), TimeElapsedColumn(),
-        TextColumn("left"), TimeRemainingColumn(), TextColumn("{task.description}"),
-        console=console, disable=not console.is_terminal,
-    )  # fmt: skip

@@ -5,19 +5,23 @@ from __future__ import annotations
 import time
 from dataclasses import dataclass
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, Literal
+from typing import TYPE_CHECKING, Literal
 
 from rich.console import Console
 
-from lafr_mjx.errors import InputError
-from lafr_mjx.output import check_writable, counted, write_json
-from lafr_mjx.report.paper_plan import PAPER_RUNS
+from lafr_mjx.output import check_writable, write_json
+from lafr_mjx.report.paper_runs import (
+    PAPER_RUNS,
+    PLANTS,
+    QUICK_PLANTS,
+    QUICK_SEEDS,
+    SEEDS,
+    PaperRuns,
+)
+from lafr_mjx.runner.processes import check_processes
 
 if TYPE_CHECKING:
-    from lafr_mjx.report.claims import Row
-
-_ALL_SEEDS, _ALL_PLANTS = (0, 1, 2), 16
-_QUICK_SEEDS, _QUICK_PLANTS = (0,), 4
+    from lafr_mjx.report.claim_figures import Claim
 
 
 @dataclass
@@ -48,29 +52,26 @@ class CheckClaims:
     def run(self) -> None:
         """Fly what is missing, then print the table."""
         check_writable(self.json)
-        if not 1 <= self.processes <= 256:
-            raise InputError(f"--processes {self.processes}: must be from 1 to 256")
-        from lafr_mjx.ablation.batch_progress import fly_with_progress
-        from lafr_mjx.adaptation.batch import finished
-        from lafr_mjx.report import claims
+        check_processes(self.processes)
+        from lafr_mjx.adaptation.folder_runs import announce, finished, fly_folders
+        from lafr_mjx.report.claim_figures import Evidence, judged
+        from lafr_mjx.report.flown_runs import Collected, collect
+        from lafr_mjx.report.own_targets import TARGETS
+        from lafr_mjx.report.paper_claims import FLIGHTS
 
-        seeds, plants = (_QUICK_SEEDS, _QUICK_PLANTS) if self.quick else (_ALL_SEEDS, _ALL_PLANTS)
-        plan = claims.Plan(seeds, plants, self.engine)
-        specs = plan.specs()
+        seeds, plants = (QUICK_SEEDS, QUICK_PLANTS) if self.quick else (SEEDS, PLANTS)
+        specs = PaperRuns(seeds, self.engine).checked(plants)
         console = Console(highlight=False)
-        done = sum(finished(spec, self.out) for spec in specs)
-        console.print(
-            f"{counted(len(specs), 'run')} in {self.out}, {done} of them finished already; a run "
-            f"takes half a minute to a minute. Interrupted, the same command goes on."
-        )
+        done = announce(specs, self.out, console)
         base_s = None
-        if done < len(specs) and not self.only_print:
+        if len(done) < len(specs) and not self.only_print:
             base_s = self._base_time(console)
             # The first alone, with all cores: its seconds per iteration are reported.
-            fly_with_progress(specs, self.out, self.processes, console, first_alone=True)
-        base_s = self._remembered(base_s)
-        rows = claims.rows(claims.Evidence(self.out, plan), base_s)
-        self._tell(console, rows)
+            fly_folders(specs, self.out, self.processes, console, first_alone=True)
+        there = [self.out / spec.name for spec in specs if finished(spec, self.out)]
+        evidence = Evidence(collect(there) if there else Collected([], []),
+                            base_s=self._remembered(base_s))  # fmt: skip
+        self._tell(console, judged(FLIGHTS, evidence), judged(TARGETS, evidence))
 
     def _base_time(self, console: Console) -> float:
         """Seconds of a base training whose program is compiled already."""
@@ -101,24 +102,34 @@ class CheckClaims:
             file.write_text(f"{base_s:.3f}\n", encoding="utf-8")
         return float(file.read_text(encoding="utf-8")) if file.is_file() else None
 
-    def _tell(self, console: Console, rows: list[Row]) -> None:
+    def _tell(self, console: Console, claims: list[Claim], targets: list[Claim]) -> None:
         from rich.table import Table
 
-        table = Table(show_lines=True)
-        for head in ("claim", "paper", "to reach, each seed", "measured", ""):
-            table.add_column(head, overflow="fold")
-        for row in rows:
-            verdict = "[green]yes[/green]" if row.reached else "[red]NO[/red]"
-            table.add_row(row.claim, row.paper, row.wanted, row.measured, verdict)
-        console.print(table)
-        met = sum(row.reached for row in rows)
-        console.print(f"{met} of {len(rows)} reached. Table: {self.out / 'claims.md'}")
-        lines = ["| claim | paper | to reach, each seed | measured | reached |",
-                 "|---|---|---|---|---|"]  # fmt: skip
-        for row in rows:
-            cells = (*row[:4], "yes" if row.reached else "no")
-            lines.append(f"| {' | '.join(cells)} |")
-        (self.out / "claims.md").write_text("\n".join(lines) + "\n", encoding="utf-8")
-        figures: dict[str, Any] = {"reached": met, "claims": [r._asdict() for r in rows]}
-        write_json(self.out / "claims.json", figures)
+        from lafr_mjx.report.claim_figures import GOOD
+        from lafr_mjx.report.claim_sections import claim_sections
+        from lafr_mjx.runs.run_files import write_whole
+        from lafr_mjx.view.page import Page, to_markdown
+
+        for title, wanted, found in (("The paper's claims", "paper", claims),
+                                     ("Our own targets", "to reach", targets)):  # fmt: skip
+            table = Table(title=title, title_justify="left", show_lines=True)
+            for head in ("", "claim", wanted, "measured", "verdict"):
+                table.add_column(head, overflow="fold")
+            for claim in found:
+                colour = "green" if claim.verdict in GOOD else "red"
+                table.add_row(*claim[:4], f"[{colour}]{claim.verdict}[/{colour}]")
+            console.print(table)
+        met = sum(claim.verdict in GOOD for claim in (*claims, *targets))
+        figures = {
+            "reached": met,
+            "claims": [claim._asdict() for claim in claims],
+            "targets": [target._asdict() for target in targets],
+        }
         write_json(self.json, figures)
+        page = Page("Claims beside what was measured", "", claim_sections(claims, targets))
+        if not self.out.is_dir():
+            return  # nothing was flown there yet
+        write_json(self.out / "claims.json", figures)
+        file = self.out / "claims.md"
+        write_whole(file, to_markdown(page, lambda picture: picture.name).encode("utf-8"))
+        console.print(f"{met} of {len(claims) + len(targets)} reached. Table: {file}")

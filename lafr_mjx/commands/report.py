@@ -61,13 +61,19 @@ def build(collected: Any, bounds: Sequence[dict[str, Any]]) -> Page:
     """The whole report as data."""
     from lafr_mjx.report import appendix as appendix
     from lafr_mjx.report import sections as parts
+    from lafr_mjx.report.claim_figures import Evidence, judged
+    from lafr_mjx.report.claim_sections import claim_sections
     from lafr_mjx.report.material import Material
+    from lafr_mjx.report.own_targets import TARGETS
+    from lafr_mjx.report.paper_claims import PAPER
     from lafr_mjx.view.page import Page
 
     runs = collected.runs
     with tempfile.TemporaryDirectory(prefix="lafr-mjx-report-") as drawings:
         material = Material(collected, bounds, Path(drawings))
-        sections, without = [parts.summary(material)], []
+        evidence = Evidence(collected, bounds)
+        sections = claim_sections(judged(PAPER, evidence), judged(TARGETS, evidence))
+        without = [] if sections else ["The paper's claims"]
         try:
             for title, build_section in parts.SECTIONS.items():
                 section = build_section(material)

@@ -9,14 +9,14 @@ from typing import TYPE_CHECKING, Literal
 from rich.console import Console
 
 from lafr_mjx.errors import InputError, RunError
-from lafr_mjx.output import counted
-from lafr_mjx.report.paper_plan import (
+from lafr_mjx.report.paper_runs import (
     BOUND_TASKS,
     PAPER_RUNS,
     QUICK_SEEDS,
     SEEDS,
-    PaperPlan,
+    PaperRuns,
 )
+from lafr_mjx.runner.processes import check_processes
 
 if TYPE_CHECKING:
     from lafr_mjx.run_spec import RunSpec
@@ -55,20 +55,12 @@ class Reproduce:
 
     def run(self) -> None:
         """Fly what is missing, compute what is missing, write the report."""
-        from lafr_mjx.ablation.batch_progress import fly_with_progress
-        from lafr_mjx.adaptation.batch import finished
+        from lafr_mjx.adaptation.folder_runs import announce, fly_folders
         from lafr_mjx.report import report_file
 
-        plan = self._plan()
-        specs = plan.specs()
-        done = [spec for spec in specs if finished(spec, self.out)]
+        specs = self._specs()
         console = Console(highlight=False)
-        console.print(
-            f"{counted(len(specs), 'run')} in {self.out}, {len(done)} of them finished already; a "
-            f"run takes half a minute to a minute on a core. Interrupted, the same command goes "
-            f"on.",
-            soft_wrap=True,
-        )
+        done = announce(specs, self.out, console)
         if self.dry_run:
             for spec in specs:
                 console.print(f"{'done ' if spec in done else '     '}{spec.command}",
@@ -83,7 +75,7 @@ class Reproduce:
         report_file.check_target(self.out / "report.html")
         failure = None
         try:
-            fly_with_progress(specs, self.out, self.processes, console)
+            fly_folders(specs, self.out, self.processes, console)
         except RunError as error:  # what was flown is reported all the same
             failure = error
         files = self._bounds(console) if self.bounds else []
@@ -91,16 +83,15 @@ class Reproduce:
         if failure is not None:
             raise failure
 
-    def _plan(self) -> PaperPlan:
-        if not 1 <= self.processes <= 256:
-            raise InputError(f"--processes {self.processes}: must be from 1 to 256")
+    def _specs(self) -> list[RunSpec]:
+        check_processes(self.processes)
         if self.quick and self.seeds:
             raise InputError("--quick and --seeds: only one of them can be given")
         wrong = [seed for seed in self.seeds if not 0 <= seed < 2**31]
         if wrong:
             raise InputError(f"--seeds {wrong[0]}: must be from 0 to {2**31 - 1}")
         seeds = self.seeds or (QUICK_SEEDS if self.quick else SEEDS)
-        return PaperPlan(tuple(dict.fromkeys(seeds)), self.engine, self.anchoring)
+        return PaperRuns(tuple(dict.fromkeys(seeds)), self.engine).reproduced(self.anchoring)
 
     def _bounds(self, console: Console) -> list[Path]:
         """The files of the bounds; a task whose bounds fail is told, and the report goes on."""

@@ -4,24 +4,28 @@
 **better**: every run is beyond the figure by more than 3 %.
 **not reproduced**: at least one run is not.
 **too short**: the claim is about ten iterations, and there is only a run of fewer.
+**reached**, **missed**: the same of a target of our own.
+**no data**: nothing was flown for it.
 """
 
 from __future__ import annotations
 
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from typing import TYPE_CHECKING, Any, Literal, NamedTuple
 
 import numpy as np
 
 from lafr_mjx.output import counted
-from lafr_mjx.report.claims import THRESHOLD_M
 
 if TYPE_CHECKING:
-    from collections.abc import Mapping, Sequence
-
     from lafr_mjx.report.flown_runs import Collected, FlownRun
 
-Verdict = Literal["reproduced", "not reproduced", "better", "too short", "no data"]
+Verdict = Literal[
+    "reproduced", "better", "not reproduced", "reached", "missed", "too short", "no data"
+]
+GOOD: tuple[Verdict, ...] = ("reproduced", "better", "reached")
 
+THRESHOLD_M = 0.35
 TEN_ITERATIONS = 11  # flights 0 to 10
 REACHED: tuple[Verdict, ...] = ("reproduced", "better")
 
@@ -29,13 +33,39 @@ _MARGIN = 0.03  # beyond the paper's figure that counts as better
 
 
 class Claim(NamedTuple):
-    """One line of the summary."""
+    """What is said, and what runs say about it."""
 
     topic: str
     claim: str
-    paper: str
-    measured: str
-    verdict: Verdict
+    paper: str  # as printed; of a target of our own: what is to be reached
+    measured: str = "not flown"
+    verdict: Verdict = "no data"
+
+    def judged(self, measured: str, verdict: Verdict | bool) -> Claim:
+        """With what was measured; a verdict that is only yes or no is about the paper."""
+        if isinstance(verdict, bool):
+            verdict = "reproduced" if verdict else "not reproduced"
+        return self._replace(measured=measured, verdict=verdict)
+
+    def target(self, measured: str, reached: bool) -> Claim:
+        """With what was measured, for a target of our own."""
+        return self._replace(measured=measured, verdict="reached" if reached else "missed")
+
+
+class Evidence(NamedTuple):
+    """What claims are judged by."""
+
+    runs: Collected
+    bounds: Sequence[Mapping[str, Any]] = ()  # what `lafr-mjx bounds --json` wrote
+    base_s: float | None = None  # a base training whose program is compiled
+
+
+Judgement = Callable[[Evidence], list[Claim]]
+
+
+def judged(judgements: Iterable[Judgement], evidence: Evidence) -> list[Claim]:
+    """All claims, those without data, too."""
+    return [claim for judgement in judgements for claim in judgement(evidence)]
 
 
 def judge(
@@ -109,11 +139,6 @@ def pairs(
     ]  # fmt: skip
 
 
-def missing(topic: str, claim: str, paper: str) -> Claim:
-    """A claim that nothing was flown for."""
-    return Claim(topic, claim, paper, "not flown", "no data")
-
-
 def safe(verdict: Verdict, group: Sequence[FlownRun]) -> Verdict:
     """A figure that was reached with a crash on the way is not what the paper reports."""
     return "not reproduced" if any(crashes(run) for run in group) else verdict
@@ -137,15 +162,22 @@ def longest(runs: Sequence[FlownRun]) -> list[FlownRun]:
 
 
 def within_ten(
-    verdict: Verdict, group: Sequence[FlownRun], stands: Sequence[Verdict] = ()
+    verdict: Verdict | bool, group: Sequence[FlownRun], stands: Sequence[Verdict] = ()
 ) -> Verdict:
     """A verdict about ten iterations; `stands` are those that fewer can give.
 
     What was reached early is reached, and what was exceeded once is exceeded; where a run of
     three flights would have ended, nobody knows.
     """
+    if isinstance(verdict, bool):
+        verdict = "reproduced" if verdict else "not reproduced"
     known = verdict in stands or all(long_enough(run) for run in group)
     return verdict if known else "too short"
+
+
+def sides(pairs: Sequence[tuple[FlownRun, FlownRun]]) -> tuple[list[FlownRun], list[FlownRun]]:
+    """The first and the second runs of pairs."""
+    return [one for one, _ in pairs], [other for _, other in pairs]
 
 
 def with_crashes(group: Sequence[FlownRun]) -> str:

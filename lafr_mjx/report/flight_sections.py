@@ -8,7 +8,7 @@ import numpy as np
 
 from lafr_mjx.report import claim_figures as claims
 from lafr_mjx.report.material import TASK_WORDS, ramp, records, threshold
-from lafr_mjx.report.paper_claims import FAULTS
+from lafr_mjx.report.paper_runs import FAULTS
 from lafr_mjx.view import report_flights, report_plots
 from lafr_mjx.view.drawing import SCENARIO_COLOURS
 from lafr_mjx.view.page import Section, Table

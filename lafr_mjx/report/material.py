@@ -6,7 +6,7 @@ from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any
 
 from lafr_mjx.errors import InputError
-from lafr_mjx.report.claims import THRESHOLD_M
+from lafr_mjx.report.claim_figures import THRESHOLD_M
 from lafr_mjx.view.page import Picture
 
 if TYPE_CHECKING:

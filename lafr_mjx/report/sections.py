@@ -6,66 +6,19 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from lafr_mjx.output import counted
 from lafr_mjx.report import claim_figures as claims
 from lafr_mjx.report import flight_sections as flights
 from lafr_mjx.report.material import TASK_WORDS, records, threshold
-from lafr_mjx.report.paper_claims import FAULTS, paper_claims
-from lafr_mjx.report.simulation_claims import METHODS
+from lafr_mjx.report.paper_runs import FAULTS, METHODS, WORLDS
 from lafr_mjx.run_spec import RunSpec
 from lafr_mjx.view import report_plots
 from lafr_mjx.view.drawing import METHOD_COLOURS
-from lafr_mjx.view.page import Badge, Listing, Paragraph, Section, Table
+from lafr_mjx.view.page import Paragraph, Section, Table
 
 if TYPE_CHECKING:
     from lafr_mjx.report.flown_runs import FlownRun
     from lafr_mjx.report.material import Material
-    from lafr_mjx.view.page import Part, Tone
-
-_TONES: dict[str, Tone] = {
-    "reproduced": "good", "better": "better", "not reproduced": "bad",
-    "too short": "plain", "no data": "plain",
-}  # fmt: skip
-
-
-def summary(material: Material) -> Section:
-    """Each claim of the paper with a verdict."""
-    found = paper_claims(material.runs, material.bounds)
-    rows, topic = [], ""
-    for claim in found:
-        if claim.verdict != "no data":
-            name = claim.topic if claim.topic != topic else ""
-            rows.append((name, claim.claim, claim.paper, claim.measured,
-                         Badge(claim.verdict, _TONES[claim.verdict])))  # fmt: skip
-            topic = claim.topic
-    missing = [f"{c.topic}: {c.claim}" for c in found if c.verdict == "no data"]
-    counts = {v: sum(c.verdict == v for c in found) for v in _TONES}
-    parts: list[Part] = [
-        Paragraph(
-            f"Of {len(found)} claims {counts['reproduced']} are **reproduced**, "
-            f"{counts['better']} are **better** than printed, {counts['not reproduced']} are "
-            f"**not reproduced**, for {counts['too short']} the runs are **too short**, and "
-            f"{counts['no data']} have no data here."
-        )
-    ]
-    if rows:
-        parts.append(Table(("", "claim", "paper", "measured: median (range over the seeds)",
-                            "verdict"), rows, text_columns=5))  # fmt: skip
-    parts.append(
-        Paragraph(
-            "Reproduced: every run reaches the figure as printed, or shows what is said. Better: "
-            "every run is beyond it by more than 3 %. Not reproduced: at least one run is not. "
-            "Too short: the claim is about ten iterations, and there are only runs of fewer, which "
-            "do not settle it. A run with a crash reproduces nothing. An error is below the "
-            "threshold if its peak is, in every flight. A comparison of two methods counts as "
-            "reproduced if the last lap of the first is shorter by 2 % or more in every seed. The "
-            "paper's figures for speed, laps, hardware and inspection come from real flights; "
-            "everything here is simulated."
-        )
-    )
-    if missing:
-        parts.append(Listing(f"{counted(len(missing), 'claim')} without data", "\n".join(missing)))
-    return Section("Summary against the paper", parts)
+    from lafr_mjx.view.page import Part
 
 
 def learning(material: Material) -> Section | None:
@@ -96,9 +49,9 @@ def learning(material: Material) -> Section | None:
 def ablation(material: Material) -> Section | None:
     """The methods side by side."""
     scenarios: dict[str, dict[str, list[FlownRun]]] = {}
-    for scenario in ("nominal", "wind5"):
+    for scenario in WORLDS:
         groups = {m: material.runs.matching(task="figure8", scenario=scenario, method=m)
-                  for m in METHODS}  # fmt: skip
+                  for m in METHOD_COLOURS if m in METHODS}  # fmt: skip
         groups = {method: group for method, group in groups.items() if group}
         if len(groups) > 1:
             scenarios[scenario] = groups
@@ -151,14 +104,11 @@ def anchoring(material: Material) -> Section | None:
             both = claims.pairs(material.runs, {**here, "method": one}, {**here, "method": other})
             if not both:
                 continue
-            laps = [
-                [claims.last(r, "lap_time_s") for r in side] for side in zip(*both, strict=True)
-            ]
+            sides = claims.sides(both)
+            laps = [[claims.last(r, "lap_time_s") for r in side] for side in sides]
             change = [a / b - 1.0 if np.isfinite(a) and np.isfinite(b) else np.nan
                       for a, b in zip(*laps, strict=True)]  # fmt: skip
-            over = [
-                sum(claims.beyond_threshold(r) for r in side) for side in zip(*both, strict=True)
-            ]
+            over = [sum(claims.beyond_threshold(r) for r in side) for side in sides]
             used += [run for pair in both for run in pair]
             rows.append(
                 (f"{TASK_WORDS.get(task, task)}, {scenario}", f"{one} against {other}",

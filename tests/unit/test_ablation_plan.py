@@ -8,13 +8,13 @@ from pathlib import Path
 
 import pytest
 
-from lafr_mjx.ablation import plan as plans
 from lafr_mjx.ablation import sweep as sweeps
 from lafr_mjx.ablation.chunk import split
 from lafr_mjx.ablation.plan import Asked, Block, Plan
 from lafr_mjx.commands.ablate import Ablate
 from lafr_mjx.errors import InputError
 from lafr_mjx.plant.scenario import load_scenario
+from lafr_mjx.report.paper_runs import METHODS
 from lafr_mjx.run_spec import RunSpec
 
 SMALL = Asked((Block("figure8", ("nominal", "wind5"), ("ours", "baseline")),), seeds=(0, 1))
@@ -36,7 +36,7 @@ def test_every_combination_is_flown_once():
 def test_the_default_is_the_papers_comparison():
     plan = Plan.of(Ablate()._asked())
     assert len(plan.runs) == 5 * 2 * 3
-    assert {run.spec.method for run in plan.runs} == set(plans.PAPER_METHODS)
+    assert {run.spec.method for run in plan.runs} == set(METHODS)
 
 
 def test_the_preset_adds_the_papers_other_flights():
@@ -140,6 +140,9 @@ def test_bad_input_is_named(changes, message):
         ({"keep_flights": (12,)}, "--keep-flights 12"),
         ({"preset": "paper", "methods": ("ours",)}, "--preset paper: sets methods"),
         ({"ray": "127.0.0.1:1", "devices": 2}, "--devices"),
+        ({"ray": "127.0.0.1:1", "processes": 2}, "--processes"),
+        ({"processes": 2, "devices": 2}, "--devices"),
+        ({"processes": 0}, "--processes 0: must be from 1 to 256"),
         ({"ray": "local"}, "--ray 'local': must be HOST:PORT"),
         ({"ray": "somewhere:port"}, "--ray 'somewhere:port': must be HOST:PORT"),
     ],

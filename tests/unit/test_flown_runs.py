@@ -8,7 +8,7 @@ import pytest
 from report_runs import record, write_run
 
 from lafr_mjx.ablation.table import AblationTable, RunResult
-from lafr_mjx.adaptation.batch import finished
+from lafr_mjx.adaptation.folder_runs import finished
 from lafr_mjx.errors import InputError
 from lafr_mjx.report.flown_runs import collect
 from lafr_mjx.run_spec import RunSpec

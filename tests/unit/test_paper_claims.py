@@ -7,18 +7,17 @@ from dataclasses import replace
 import pytest
 from report_runs import collected
 
-from lafr_mjx.report import claims as acceptance
-from lafr_mjx.report.claim_figures import judge, spread
-from lafr_mjx.report.paper_claims import paper_claims
-from lafr_mjx.report.paper_plan import PaperPlan
+from lafr_mjx.report.claim_figures import Evidence, judge, judged, spread
+from lafr_mjx.report.paper_claims import FLIGHTS, PAPER
+from lafr_mjx.report.paper_runs import PaperRuns
 from lafr_mjx.run_spec import RunSpec
 
-PLAN = PaperPlan((0, 1), "freebody").specs()
+PLAN = PaperRuns((0, 1), "freebody").reproduced()
 NOMINAL = ("Figure-8", "lap of the last flight")
 
 
 def verdicts(changes=None, specs=PLAN, bounds=()):
-    found = paper_claims(collected(specs, changes), bounds)
+    found = judged(PAPER, Evidence(collected(specs, changes), bounds))
     return {(c.topic, c.claim): c.verdict for c in found}
 
 
@@ -60,7 +59,7 @@ def test_a_good_set_of_runs():
 
 
 def test_one_seed_is_not_many():
-    found = paper_claims(collected(PaperPlan((0,), "freebody").specs()))
+    found = judged(PAPER, Evidence(collected(PaperRuns((0,), "freebody").reproduced())))
     assert any("in 1 of 1 seed;" in claim.measured for claim in found)
 
 
@@ -148,7 +147,7 @@ def test_short_runs_do_not_count_beside_long_ones():
 def test_the_inspection_of_an_older_record_is_not_judged():
     runs = collected([RunSpec("inspection", "fan")])
     del runs.runs[0].records[-1]["landmark_miss_m"]
-    found = {c.claim: c.verdict for c in paper_claims(runs)}
+    found = {c.claim: c.verdict for c in judged(PAPER, Evidence(runs))}
     assert found["landmarks passed in the last flight"] == "no data"
 
 
@@ -159,12 +158,19 @@ def test_bounds():
     assert found == ["reproduced", "not reproduced", "reproduced", "no data"]
 
 
-def test_the_plan_names_each_run_once_and_shares_names_with_the_table_of_claims():
-    specs = PaperPlan((0, 1, 2)).specs()
-    assert len({spec.name for spec in specs}) == len(specs) == 93
-    claimed = {spec.name: spec for spec in acceptance.Plan((0, 1, 2), 16, "mjx").specs()}
-    shared = [spec for spec in specs if spec.name in claimed]
-    assert len(shared) >= 30
-    assert all(claimed[spec.name] == spec for spec in shared)
-    fewer = PaperPlan((0,), anchoring=False).specs()
+def test_what_check_claims_flies_is_enough_for_what_it_judges():
+    runs = collected(PaperRuns((0,), "freebody").checked(2))
+    assert "no data" not in {claim.verdict for claim in judged(FLIGHTS, Evidence(runs))}
+
+
+def test_the_list_names_each_run_once_and_its_parts_share_them():
+    runs = PaperRuns((0, 1, 2))
+    specs, checked = runs.reproduced(), runs.checked(16)
+    assert len({spec.name for spec in specs}) == len(set(specs)) == len(specs) == 93
+    assert len({spec.name for spec in checked}) == len(set(checked)) == len(checked) == 106
+    assert len(set(specs) & set(checked)) == 36
+    assert len({spec.name for spec in (*specs, *checked)}) == 93 + 106 - 36
+    # The first has the computer to itself: its seconds are told.
+    assert checked[0] == RunSpec("figure8", "nominal")
+    fewer = PaperRuns((0,)).reproduced(anchoring=False)
     assert len(fewer) == 20 and {spec.horizon for spec in fewer} == {30}

@@ -12,7 +12,7 @@ from report_runs import write_run
 from lafr_mjx.commands.report import Report
 from lafr_mjx.commands.reproduce import Reproduce
 from lafr_mjx.errors import InputError
-from lafr_mjx.report.paper_plan import PaperPlan
+from lafr_mjx.report.paper_runs import PaperRuns
 from lafr_mjx.report.sections import SECTIONS
 from lafr_mjx.run_spec import RunSpec
 
@@ -27,7 +27,7 @@ def test_everything_that_was_planned(tmp_path, capsys):
     """A folder that is complete is only reported: nothing is flown."""
     flights = {("figure8", "wind5"): (0, 1, 10), ("figure8", "nominal"): (0, 11),
                ("shuttle", "nominal"): (0, 11), ("inspection", "fan"): (0, 11)}  # fmt: skip
-    for spec in PaperPlan((100,), "freebody").specs():
+    for spec in PaperRuns((100,), "freebody").reproduced():
         usual = spec.method in ("ours", "baseline") and spec.horizon == 30 and spec.ats != "hold"
         write_run(tmp_path, spec, flights.get((spec.task, str(spec.scenario)), ()) if usual else ())
     (tmp_path / "bounds").mkdir()

@@ -22,6 +22,7 @@ COMMANDS = (
     "report",
     "fitting",
     "runs",
+    "runner",
 )
 FORBIDDEN = {
     "reference": ("plant", "model", "learner", "control", *COMMANDS),
@@ -33,6 +34,9 @@ FORBIDDEN = {
     "logs": ("plant", "learner", "control", "commands", "view", "hil", "cli"),
     "envs": ("model", "learner", "commands", "hil", "cli"),
     "runs": ("plant", "model", "learner", "commands", "view", "hil", "cli"),
+    # Knows nothing of what it runs.
+    "runner": ("plant", "model", "learner", "control", "reference", "tasks", "run_spec",
+               *(room for room in COMMANDS if room != "runner")),
     "adaptation": ("commands", "hil", "cli", "ablation", "report"),
     "ablation": ("commands", "hil", "cli", "report"),
     "report": ("commands", "hil", "cli"),

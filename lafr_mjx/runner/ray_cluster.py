@@ -1,4 +1,4 @@
-"""Chunks of an ablation on a Ray cluster: Ray decides who flies what, and repeats what is lost."""
+"""Jobs on a Ray cluster: Ray decides who runs what, and repeats what is lost."""
 
 from __future__ import annotations
 
@@ -8,21 +8,21 @@ import signal
 import socket
 import subprocess
 import sys
-from collections import Counter
 from contextlib import suppress
 from typing import TYPE_CHECKING, Any
 
 import lafr_mjx
-from lafr_mjx.ablation.chunk import Chunk, FlownRun, fly_chunk
 from lafr_mjx.closing import Closing
 from lafr_mjx.errors import InputError, RunError
-from lafr_mjx.output import counted
+from lafr_mjx.runner.job import Outcome
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator, Sequence
+    from collections.abc import Generator, Sequence
+
+    from lafr_mjx.runner.job import Flown, Job
 
 _RETRIES = 3
-"""How often a chunk is flown again after its worker or machine was lost."""
+"""How often a job is run again after its worker or machine was lost."""
 
 _ANSWER_S = 45.0
 """How long a cluster may take to answer; the usual is two seconds."""
@@ -76,39 +76,28 @@ class Cluster(Closing):
         """Accelerators of the whole cluster."""
         return int(self._ray.cluster_resources().get("GPU", 0))
 
-    def fly(self, chunks: Sequence[Chunk]) -> Iterator[list[FlownRun]]:
-        """Chunks as they come back, each once.
-
-        Raises:
-            RunError: at the end, if some chunks could not be flown; the others came back.
-        """
+    def outcomes(self, jobs: Sequence[Job], flown: Flown) -> Generator[Outcome]:
+        """Outcomes as jobs end; each needs one core, or one accelerator where there are any."""
         needs: dict[str, Any] = {"num_gpus": 1} if self.gpus else {"num_cpus": 1}
         remote = self._ray.remote(max_retries=_RETRIES, **needs)(_fly)
         stored: dict[int, Any] = {}
-        waiting: dict[Any, Chunk] = {}
-        for chunk in chunks:
-            # The base policies travel once for each task, not once for each chunk.
-            key = id(chunk.policies)
+        waiting: dict[Any, Job] = {}
+        for job in jobs:
+            key = id(job.shared)
             if key not in stored:
-                stored[key] = self._ray.put(chunk.policies)
-            there = chunk._replace(policies={})
-            waiting[remote.remote(there, stored[key], lafr_mjx.__version__)] = chunk
-        failures: Counter[str] = Counter()
+                stored[key] = self._ray.put(job.shared)
+            there = job._replace(shared=None)
+            waiting[remote.remote(there, stored[key], lafr_mjx.__version__)] = job
         while waiting:
             (ready, *_), _ = self._ray.wait(list(waiting), num_returns=1)
-            chunk = waiting.pop(ready)
+            job = waiting.pop(ready)
+            flown(job.flights)
             try:
-                flown = self._ray.get(ready)
+                outcome = Outcome(job, self._ray.get(ready))
             except self._ray.exceptions.RayError as error:
-                failures[_last_line(getattr(error, "cause", None) or error)] += len(chunk.names)
-                continue
-            yield flown
-        if failures:
-            reasons = "; ".join(f"{reason} ({runs})" for reason, runs in failures.items())
-            raise RunError(
-                f"{counted(failures.total(), 'run')} not flown; what is finished is stored, and "
-                f"the same command goes on: {reasons}"
-            )
+                cause = getattr(error, "cause", None)
+                outcome = Outcome(job, error=cause if isinstance(cause, Exception) else error)
+            yield outcome
 
     def close(self) -> None:
         """Leave the cluster."""
@@ -156,12 +145,12 @@ def _no_cluster(address: str) -> str:
     return f"--ray {address}: no connection to a Ray cluster"
 
 
-def _last_line(of: object) -> str:
+def _last_line(text: str) -> str:
     """Of a message of many lines, e.g. a traceback, the one that says what happened."""
-    return (str(of).strip() or (repr(of) if isinstance(of, Exception) else "")).split("\n")[-1]
+    return text.strip().split("\n")[-1]
 
 
-def _fly(chunk: Chunk, policies: dict[int, Any], version: str) -> list[FlownRun]:
+def _fly(job: Job, shared: Any, version: str) -> Any:
     """On a worker. Ray gives it one core or one accelerator, so it takes no more."""
     if version != lafr_mjx.__version__:
         raise RunError(
@@ -169,4 +158,4 @@ def _fly(chunk: Chunk, policies: dict[int, Any], version: str) -> list[FlownRun]
             f"the same version on every machine"
         )
     os.environ.setdefault("XLA_FLAGS", "--xla_cpu_multi_thread_eigen=false")
-    return fly_chunk(chunk._replace(policies=policies), devices=1)
+    return job.function(*job.arguments, shared, lambda flights: None)

@@ -6,15 +6,13 @@ import math
 import time
 from dataclasses import dataclass
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated, Any, Literal
+from typing import Annotated, Any, Literal
 
 from tyro.conf import Positional, arg
 
 from lafr_mjx.errors import InputError
+from lafr_mjx.logs.log_readers import ReadOptions, known_formats
 from lafr_mjx.output import check_writable, write_json
-
-if TYPE_CHECKING:
-    from lafr_mjx.logs.bag import BagTopics
 
 
 @dataclass
@@ -30,8 +28,9 @@ class Fit:
     lafr-mjx fit runs/figure8-wind5-ours-0 --online
     """
 
-    logs: Positional[Annotated[tuple[Path, ...], arg(metavar="LOG [LOG ...]")]]
-    """Logs: .npz, .csv or .parquet with --columns, ROS bags, run folders."""
+    logs: Positional[
+        Annotated[tuple[Path, ...], arg(metavar="LOG [LOG ...]", help=f"Logs: {known_formats()}.")]
+    ]
     test: tuple[Path, ...] = ()
     """Logs to test on; without them, the rest of each log is tested."""
     columns: Path | None = None
@@ -89,8 +88,9 @@ class Fit:
                 job,
                 self.logs,
                 self.test,
-                columns=self.columns,
-                topics=self._topics(),
+                options=ReadOptions(
+                    self.columns, self.state_topic, self.command_topic, self.full_thrust
+                ),
                 share=self.train_share,
                 first=self.train_part == "first",
                 seconds=self.train_seconds,
@@ -140,8 +140,3 @@ class Fit:
                 raise InputError(
                     f"--export-scenario {path}: must be a .toml file in an existing folder"
                 )
-
-    def _topics(self) -> BagTopics:
-        from lafr_mjx.logs.bag import BagTopics
-
-        return BagTopics(self.state_topic, self.command_topic, self.full_thrust)

@@ -6,8 +6,8 @@ from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any, NamedTuple
 
 from lafr_mjx.errors import InputError
-from lafr_mjx.logs import checks, offsets
-from lafr_mjx.logs.read import read_logs
+from lafr_mjx.logs import log_checks, time_offset
+from lafr_mjx.logs.log_readers import read_logs
 from lafr_mjx.logs.resample import uniform
 from lafr_mjx.types import SAMPLE_DT
 
@@ -16,9 +16,9 @@ if TYPE_CHECKING:
     from pathlib import Path
 
     from lafr_mjx.fitting.report import Console
-    from lafr_mjx.logs.bag import BagTopics
     from lafr_mjx.logs.flight_log import FlightLog
-    from lafr_mjx.logs.raw import RawLog
+    from lafr_mjx.logs.log_readers import ReadOptions
+    from lafr_mjx.logs.raw_log import RawLog
     from lafr_mjx.plant.vehicle import Vehicle
 
 HORIZONS = {"20ms": 1, "100ms": 5, "500ms": 25}
@@ -70,8 +70,7 @@ def prepare(
     logs: Sequence[Path],
     tests: Sequence[Path],
     *,
-    columns: Path | None,
-    topics: BagTopics,
+    options: ReadOptions,
     share: float,
     first: bool,
     seconds: float | None,
@@ -82,7 +81,7 @@ def prepare(
     groups = [(path, False) for path in logs] + [(path, True) for path in tests]
     for path, only_test in groups:
         with show.busy(f"reading {path} ..."):
-            raws = read_logs(path, columns, topics)
+            raws = read_logs(path, options)
         for raw in raws:
             log = _on_clock(job, raw, show)
             size = len(log.time)
@@ -105,7 +104,7 @@ def prepare(
 def _on_clock(job: Job, raw: RawLog, show: Console) -> FlightLog:
     log = uniform(raw)
     show.log(log)
-    findings = checks.check(log)
+    findings = log_checks.check(log)
     for finding in findings:
         show.warn(f"{raw.path}: {finding.text}")
     serious = [finding for finding in findings if finding.serious]
@@ -121,7 +120,7 @@ def _aligned(split: Split, show: Console) -> Split:
     """Measured rates are moved to the attitude's clock, by what the training part says."""
     log = split.log
     part = split.train or split.test or (0, len(log.time))
-    offset = offsets.rates_offset(log, *part)
+    offset = time_offset.rates_offset(log, *part)
     if offset is None:
         return split
     if log.commanded:

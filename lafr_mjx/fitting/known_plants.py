@@ -12,7 +12,7 @@ import numpy as np
 
 from lafr_mjx.control.geometric import geometric_controller
 from lafr_mjx.fitting import state as fit_state
-from lafr_mjx.logs.flights import of_rollout
+from lafr_mjx.logs.readers.run_flights import of_rollout
 from lafr_mjx.logs.resample import uniform
 from lafr_mjx.plant import flight, simulation
 from lafr_mjx.plant.engine import build_engine

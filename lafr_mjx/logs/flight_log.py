@@ -10,7 +10,7 @@ import numpy as np
 from lafr_mjx.types import SAMPLE_DT
 
 if TYPE_CHECKING:
-    from lafr_mjx.logs.raw import RawLog
+    from lafr_mjx.logs.raw_log import RawLog
 
 
 @dataclass(frozen=True)

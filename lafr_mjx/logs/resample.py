@@ -16,7 +16,7 @@ from scipy.interpolate import CubicSpline
 from lafr_mjx import so3
 from lafr_mjx.errors import InputError
 from lafr_mjx.logs.flight_log import FlightLog
-from lafr_mjx.logs.raw import MIN_SAMPLES, RawLog, Signal, checked
+from lafr_mjx.logs.raw_log import MIN_SAMPLES, RawLog, Signal, checked
 from lafr_mjx.logs.smoothing import differentiate
 from lafr_mjx.types import SAMPLE_DT
 

@@ -8,7 +8,6 @@ headers; a message without one has the time at which it was recorded.
 
 from __future__ import annotations
 
-from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
@@ -16,8 +15,10 @@ import numpy as np
 from lafr_mjx import so3
 from lafr_mjx.errors import InputError
 from lafr_mjx.logs.bag_file import BagFile
-from lafr_mjx.logs.raw import RawLog, Signal
+from lafr_mjx.logs.log_readers import LogReader, ReadOptions
+from lafr_mjx.logs.raw_log import RawLog, Signal
 from lafr_mjx.logs.smoothing import differentiate
+from lafr_mjx.types import GRAVITY
 
 if TYPE_CHECKING:
     from pathlib import Path
@@ -35,25 +36,34 @@ _IGNORE_RATES = 7  # AttitudeTarget: type_mask bits of roll, pitch and yaw rate
 _IGNORE_THRUST = 64
 
 
-@dataclass(frozen=True)
-class BagTopics:
-    """Topics to read instead of those that are found."""
+class BagReader(LogReader):
+    """Reads ROS 1 and ROS 2 bags; those of ROS 2 may be folders."""
 
-    state: str | None = None
-    command: str | None = None
-    full_thrust: float | None = None  # m/s² at a MAVROS thrust of 1
+    label = "ROS bags (.bag, .mcap, .db3, ROS 2 folders)"
+    suffixes = (".bag", ".mcap", ".db3")
+
+    def recognises(self, path: Path) -> bool:
+        """Files by their suffix, folders by their metadata."""
+        return super().recognises(path) or (path / "metadata.yaml").is_file()
+
+    def read(self, path: Path, options: ReadOptions) -> list[RawLog]:
+        """One flight."""
+        return [read_bag(path, options)]
 
 
-def read_bag(path: Path, topics: BagTopics = BagTopics()) -> RawLog:
+READER = BagReader()
+
+
+def read_bag(path: Path, options: ReadOptions = ReadOptions()) -> RawLog:
     """Read one flight of a ROS 1 or ROS 2 bag."""
-    found = _messages(path, topics)
+    found = _messages(path, options)
     (state_topic, state_type, states), (command_topic, command_type, commands) = found
     notes = [f"states from {state_topic} ({state_type}), commands from {command_topic}"]
     fields = _state_fields(state_topic, states, state_type, notes)
     if command_type == "agiros_msgs/msg/Command":
         fields |= _agiros_commands(path, command_topic, commands, notes)
     else:
-        fields |= _mavros_commands(path, command_topic, commands, fields, topics, notes)
+        fields |= _mavros_commands(path, command_topic, commands, fields, options, notes)
     return RawLog(path=path, name=path.stem, notes=tuple(notes), **fields)
 
 
@@ -61,11 +71,11 @@ Found = tuple[str, str, list[tuple[float, Any]]]
 """A topic, its type, and its messages with their stamps."""
 
 
-def _messages(path: Path, topics: BagTopics) -> tuple[Found, Found]:
+def _messages(path: Path, options: ReadOptions) -> tuple[Found, Found]:
     with BagFile(path) as bag:
         types = bag.types
-        state = _topic(path, types, _STATES, topics.state, "state")
-        command = _topic(path, types, _COMMANDS, topics.command, "command")
+        state = _topic(path, types, _STATES, options.state_topic, "state")
+        command = _topic(path, types, _COMMANDS, options.command_topic, "command")
         lists: dict[str, list[tuple[float, Any]]] = {state: [], command: []}
         for item in bag.messages(lists):
             message = bag.decode(item)
@@ -200,7 +210,7 @@ def _mavros_commands(
     topic: str,
     messages: list[tuple[float, Any]],
     state: dict[str, Any],
-    topics: BagTopics,
+    options: ReadOptions,
     notes: list[str],
 ) -> dict[str, Any]:
     complete = [
@@ -216,7 +226,7 @@ def _mavros_commands(
     time = np.array([stamp for stamp, _ in complete])
     share = _rows(complete, lambda m: (m.thrust,))
     rates = _rows(complete, lambda m: _xyz(m.body_rate))
-    full = topics.full_thrust
+    full = options.full_thrust
     if full is None:
         full = _full_thrust(path, topic, time, share, state)
         notes.append(
@@ -234,8 +244,6 @@ def _full_thrust(
     path: Path, topic: str, time: np.ndarray, share: np.ndarray, state: dict[str, Any]
 ) -> float:
     """Full thrust for which the specific force along the body's z axis fits on average."""
-    from lafr_mjx.types import GRAVITY
-
     attitude: Signal = state["quaternion"]
     inside = (time >= attitude.time[0]) & (time <= attitude.time[-1])
     if inside.sum() < 10:

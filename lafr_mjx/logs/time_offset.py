@@ -17,7 +17,7 @@ from lafr_mjx.types import SAMPLE_DT
 
 if TYPE_CHECKING:
     from lafr_mjx.logs.flight_log import FlightLog
-    from lafr_mjx.logs.raw import Signal
+    from lafr_mjx.logs.raw_log import Signal
 
 _EARLIEST, _LATEST, _STEP = -0.06, 0.15, 0.003  # s
 _COARSE = 4  # steps of the first, coarse search

@@ -56,7 +56,7 @@ class Result:
     figures: dict[str, Any]
     splits: list[Split]
     choice: Any = None
-    errors: dict[str, Any] = field(default_factory=dict)  # model -> open_loop.Errors
+    errors: dict[str, Any] = field(default_factory=dict)  # model -> [steps, 3] mm, cm/s, °
     curve: dict[str, list[tuple[float, list[float]]]] = field(default_factory=dict)
     replay: dict[str, Any] = field(default_factory=dict)
     identified: Any = None

@@ -88,7 +88,7 @@ def work(job: Job, splits: list[Split], result: Result, show: Console) -> None:
     records = [record_of(s.log) for s in splits]
     pairs = list(zip(splits, records, strict=True))
     parts = [Part(r, *s.train) for s, r in pairs if s.train]
-    test = steps.join_windows([steps.windows(r, *s.test, STEPS) for s, r in pairs if s.test])
+    test = steps.join([steps.windows(r, *s.test, STEPS) for s, r in pairs if s.test])
     if len(test.index) < 5:
         from lafr_mjx.errors import InputError
 
@@ -175,7 +175,7 @@ def _test(name: str, several: list[Model], test: Windows, result: Result) -> Non
     found = [open_loop.errors(step, parameters, test) for step, parameters in several]
     result.errors[name] = found[0]
     for horizon, count in HORIZONS.items():
-        table = np.stack([e.at(count - 1) for e in found])
+        table = np.stack([errors[count - 1] for errors in found])
         for i, quantity in enumerate(QUANTITIES):
             result.figures[f"{name}_{horizon}_{quantity}"] = float(table[0, i])
             if len(table) > 2:
@@ -203,7 +203,7 @@ def _learning_curve(parts: list[Part], commanded: bool, test: Windows, result: R
                 model = fit_online(rows, commanded, ONLINE[name], 0)
                 found[name] = open_loop.errors(*model, test)
         for name, errors in found.items():
-            result.curve[name].append((seconds, errors.at(STEPS - 1).tolist()))
+            result.curve[name].append((seconds, errors[-1].tolist()))
     result.figures["learning_curve"] = result.curve
 
 

@@ -1,31 +1,6 @@
 """The column map: a TOML file that says what the columns of a table mean.
 
-frame = "z-up"                 # or "z-down" (north-east-down, forward-right-down)
-[time]
-column = "t"
-unit = "s"                     # s, ms, us, ns
-[position]
-columns = ["x", "y", "z"]
-unit = "m"                     # m, cm, mm
-[velocity]                     # estimated from the positions if left out
-columns = ["vx", "vy", "vz"]
-axes = "world"                 # world, body
-[attitude]
-columns = ["qw", "qx", "qy", "qz"]
-order = "wxyz"                 # wxyz, xyzw
-maps = "body-to-world"         # or world-to-body
-[rates]
-columns = ["p", "q", "r"]
-unit = "rad/s"                 # rad/s, deg/s
-[rate_command]
-columns = ["p_sp", "q_sp", "r_sp"]
-[thrust]
-columns = ["c"]                # one column, or one for each rotor
-unit = "m/s2"                  # m/s2, N, rotor-rad/s, rotor-rpm
-commanded = true               # false: from measured rotor speeds
-thrust_coefficient = 1.9e-8    # N/(rad/s)², for rotor speeds
-[vehicle]
-mass_kg = 0.752
+`docs/fit.md` shows one with all units and orders.
 """
 
 from __future__ import annotations

@@ -47,8 +47,8 @@ def test_each_choice_learns_from_a_simulated_log(record, features):
     model = fit_state.fit_online(rows, False, features, 100)
     unseen = steps.windows(record, 800, 1600, 25)
     nominal = body.create(np.random.default_rng(0))
-    before = open_loop.errors(open_loop.body_step, nominal, unseen).at(24)
-    after = open_loop.errors(*model, unseen).at(24)
+    before = open_loop.errors(open_loop.body_step, nominal, unseen)[24]
+    after = open_loop.errors(*model, unseen)[24]
     # Wind, drag and weight together: position and velocity.
     assert np.all(after[:2] < 0.35 * before[:2]), (before, after)
 

@@ -23,6 +23,7 @@ from lafr_mjx.errors import InputError
 from lafr_mjx.logs.log_readers import LogReader, ReadOptions
 from lafr_mjx.logs.raw_log import RawLog, Signal
 from lafr_mjx.logs.readers.run_flights import is_rollout
+from lafr_mjx.logs.smoothing import stretches
 
 if TYPE_CHECKING:
     from pathlib import Path
@@ -129,5 +130,4 @@ def _bad(
     good = np.asarray(arrays["ok"], bool)
     if good.shape != time.shape:
         raise InputError(f"{path}: 'ok' has the shape {good.shape}, 't' {time.shape}")
-    edges = np.flatnonzero(np.diff(np.concatenate([[0], (~good).astype(int), [0]])))
-    return tuple((float(time[a]), float(time[b - 1])) for a, b in edges.reshape(-1, 2))
+    return tuple((float(time[a]), float(time[b - 1])) for a, b in stretches(~good))

@@ -69,14 +69,13 @@ class Fit:
         self._check()
         check_writable(self.json)
         from lafr_mjx.compile_timer import CompileTimer
-        from lafr_mjx.fitting import fitting
-        from lafr_mjx.fitting import report as fit_report
+        from lafr_mjx.fitting import fit_job, fit_report
         from lafr_mjx.plant.vehicle import load_vehicle
 
         vehicle = load_vehicle(self.vehicle)
         started = time.monotonic()
         show = fit_report.Console()
-        job = fitting.Job(
+        job = fit_job.Job(
             vehicle=vehicle,
             seeds=self.seeds,
             seed=self.seed,
@@ -84,7 +83,7 @@ class Fit:
             ignore_checks=self.ignore_checks,
         )
         with CompileTimer() as timer:
-            splits = fitting.prepare(
+            splits = fit_job.prepare(
                 job,
                 self.logs,
                 self.test,
@@ -98,7 +97,7 @@ class Fit:
             )
             folder = fit_report.new_folder(self.out, splits)
             try:
-                result = fitting.work(job, splits, show)
+                result = fit_job.work(job, splits, show)
                 wall = time.monotonic() - started
                 result.figures |= {"wall_s": wall, "work_s": wall - timer.seconds}
                 fit_report.write(folder, result, show)

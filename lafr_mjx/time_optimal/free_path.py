@@ -33,7 +33,7 @@ from lafr_mjx.time_optimal.solver import Optimum, Program, casadi
 
 if TYPE_CHECKING:
     from lafr_mjx.reference.path import Path
-    from lafr_mjx.time_optimal.models import Ideal, ModelName
+    from lafr_mjx.time_optimal.ideal_vehicle import Ideal, ModelName
 
 _SAMPLES = 9  # of each interval in a motion
 _FEWEST = 8  # intervals of a leg

@@ -10,7 +10,7 @@ import numpy as np
 
 from lafr_mjx.view.decorations import speed_colour
 from lafr_mjx.view.player import SPEEDS
-from lafr_mjx.view.web.plots import FlightPlot, add_progress_plot
+from lafr_mjx.view.web.browser_plots import FlightPlot, add_progress_plot
 
 if TYPE_CHECKING:
     from collections.abc import Sequence

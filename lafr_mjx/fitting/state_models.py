@@ -10,7 +10,7 @@ import jax.numpy as jnp
 import numpy as np
 
 from lafr_mjx import compile_timer
-from lafr_mjx.fitting.fitting import HORIZONS, QUANTITIES
+from lafr_mjx.fitting.fit_job import HORIZONS, QUANTITIES
 from lafr_mjx.learner import methods
 from lafr_mjx.model import body, body_fit, fit, identify, lag, open_loop, residual, selection, steps
 from lafr_mjx.model.residual import NO_LAG, Switches
@@ -18,8 +18,8 @@ from lafr_mjx.model.selection import Part
 from lafr_mjx.types import SAMPLE_DT
 
 if TYPE_CHECKING:
-    from lafr_mjx.fitting.fitting import Job, Result, Split
-    from lafr_mjx.fitting.report import Console
+    from lafr_mjx.fitting.fit_job import Job, Result, Split
+    from lafr_mjx.fitting.fit_report import Console
     from lafr_mjx.logs.flight_log import FlightLog
     from lafr_mjx.model.data import Transitions
     from lafr_mjx.model.steps import Recording, Windows
@@ -115,9 +115,9 @@ def work(job: Job, splits: list[Split], result: Result, show: Console) -> None:
         _learning_curve(parts, commanded, test, result)
     show.curve(result)
     if job.online:
-        from lafr_mjx.fitting import online as fit_online
+        from lafr_mjx.fitting import online_replay
 
-        fit_online.replay(job, pairs, result, show)
+        online_replay.replay(job, pairs, result, show)
     with show.busy("estimating delay, mass and drag ..."):
         estimate(job, splits, result)
     show.estimates(result)

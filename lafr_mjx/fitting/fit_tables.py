@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import Any
 
-from lafr_mjx.fitting.fitting import QUANTITIES
+from lafr_mjx.fitting.fit_job import QUANTITIES
 
 NAMES = {
     "nominal": "nominal",

@@ -6,8 +6,8 @@ import contextlib
 from typing import TYPE_CHECKING, Any
 
 from lafr_mjx.errors import InputError, RunError
-from lafr_mjx.fitting.fitting import HORIZONS, QUANTITIES
-from lafr_mjx.fitting.tables import (
+from lafr_mjx.fitting.fit_job import HORIZONS, QUANTITIES
+from lafr_mjx.fitting.fit_tables import (
     HORIZON_TEXT,
     NAMES,
     estimate_rows,
@@ -21,7 +21,7 @@ if TYPE_CHECKING:
     from collections.abc import Callable, Iterator
     from pathlib import Path
 
-    from lafr_mjx.fitting.fitting import Result, Split
+    from lafr_mjx.fitting.fit_job import Result, Split
     from lafr_mjx.logs.flight_log import FlightLog
     from lafr_mjx.model.selection import Choice
     from lafr_mjx.plant.vehicle import Vehicle
@@ -156,7 +156,7 @@ def remove_if_empty(folder: Path) -> None:
 
 def write(folder: Path, result: Result, show: Console) -> None:
     """Summary, model, plots and the page that shows them."""
-    from lafr_mjx.fitting.page import page
+    from lafr_mjx.fitting.fit_page import page
     from lafr_mjx.view.fit_plots import make_plots
 
     try:

@@ -4,8 +4,8 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Any
 
-from lafr_mjx.fitting.fitting import HORIZONS, QUANTITIES
-from lafr_mjx.fitting.tables import (
+from lafr_mjx.fitting.fit_job import HORIZONS, QUANTITIES
+from lafr_mjx.fitting.fit_tables import (
     HORIZON_TEXT,
     NAMES,
     estimate_rows,
@@ -17,7 +17,7 @@ from lafr_mjx.view.page import Items, Listing, Page, Paragraph, Picture, Section
 if TYPE_CHECKING:
     from pathlib import Path
 
-    from lafr_mjx.fitting.fitting import Result
+    from lafr_mjx.fitting.fit_job import Result
     from lafr_mjx.view.page import Part
 
 _HEADS = ("model", "position mm", "velocity cm/s", "attitude °")

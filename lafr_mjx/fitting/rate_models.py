@@ -10,8 +10,8 @@ from lafr_mjx.model import rate_response
 from lafr_mjx.model.rate_response import RatePart
 
 if TYPE_CHECKING:
-    from lafr_mjx.fitting.fitting import Result, Split
-    from lafr_mjx.fitting.report import Console
+    from lafr_mjx.fitting.fit_job import Result, Split
+    from lafr_mjx.fitting.fit_report import Console
 
 
 def work(splits: list[Split], result: Result, show: Console) -> None:

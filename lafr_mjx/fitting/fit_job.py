@@ -15,7 +15,7 @@ if TYPE_CHECKING:
     from collections.abc import Sequence
     from pathlib import Path
 
-    from lafr_mjx.fitting.report import Console
+    from lafr_mjx.fitting.fit_report import Console
     from lafr_mjx.logs.flight_log import FlightLog
     from lafr_mjx.logs.log_readers import ReadOptions
     from lafr_mjx.logs.raw_log import RawLog
@@ -162,18 +162,17 @@ def _check_lengths(splits: list[Split]) -> None:
 def work(job: Job, splits: list[Split], show: Console) -> Result:
     """Fit and test everything that the logs allow."""
     from lafr_mjx import compilation_cache
-    from lafr_mjx.fitting import rates as fit_rates
-    from lafr_mjx.fitting import state as fit_state
+    from lafr_mjx.fitting import rate_models, state_models
 
     compilation_cache.enable()
     result = Result(figures=_about(job, splits), splits=splits)
     complete = [s for s in splits if s.log.has_state]
     if any(s.train for s in complete) and any(s.test for s in complete):
-        fit_state.work(job, complete, result, show)
+        state_models.work(job, complete, result, show)
     else:
         show.note("no attitude in the logs: only the body rates can be compared")
     if any(s.log.commanded and s.log.rates is not None for s in splits):
-        fit_rates.work(splits, result, show)
+        rate_models.work(splits, result, show)
     return result
 
 

@@ -182,7 +182,7 @@ class Bounds:
         """What was found, by key, and why the rest was not."""
         from rich.progress import Progress, SpinnerColumn, TextColumn, TimeElapsedColumn
 
-        from lafr_mjx.time_optimal import compute
+        from lafr_mjx.time_optimal import task_bounds as compute
         from lafr_mjx.time_optimal.ideal_vehicle import ModelName
 
         bounds: dict[str, Bound] = {}

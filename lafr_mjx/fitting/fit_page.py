@@ -9,7 +9,7 @@ from lafr_mjx.fitting.fit_tables import (
     HORIZON_TEXT,
     NAMES,
     estimate_rows,
-    figures_row,
+    metrics_row,
     rate_rows,
 )
 from lafr_mjx.view.page import Items, Listing, Page, Paragraph, Picture, Section, Table, to_html
@@ -90,7 +90,7 @@ def _errors(result: Result) -> list[Part]:
     f = result.figures
     parts: list[Part] = []
     for horizon in reversed(HORIZONS):
-        rows = [(NAMES[name], *figures_row(f, name, horizon)) for name in result.errors]
+        rows = [(NAMES[name], *metrics_row(f, name, horizon)) for name in result.errors]
         caption = f"Error after {HORIZON_TEXT[horizon]}, {f['windows']} windows."
         parts.append(Table(_HEADS, rows, caption=caption))
     if "hybrid_500ms_position_mm_spread" in f:

@@ -11,7 +11,7 @@ from lafr_mjx.fitting.fit_tables import (
     HORIZON_TEXT,
     NAMES,
     estimate_rows,
-    figures_row,
+    metrics_row,
     rate_rows,
 )
 from lafr_mjx.output import print_table, write_json
@@ -89,7 +89,7 @@ class Console:
         """Open-loop errors of all models."""
         f = result.figures
         for horizon in HORIZONS:
-            rows = [(NAMES[name], *figures_row(f, name, horizon)) for name in result.errors]
+            rows = [(NAMES[name], *metrics_row(f, name, horizon)) for name in result.errors]
             title = f"Error after {HORIZON_TEXT[horizon]}, {f['windows']} windows"
             print_table(title, ("model", "position mm", "velocity cm/s", "attitude °"), rows)
 
@@ -114,10 +114,10 @@ class Console:
         title = f"Refit each second, tested on the next ({f['replay_seconds']} s), after 0.5 s"
         print_table(title, ("model", "position mm", "velocity cm/s", "attitude °"), rows)
 
-    def rates(self, figures: dict[str, Any]) -> None:
+    def rates(self, metrics: dict[str, Any]) -> None:
         """Rates against their commands."""
-        title = f"Body rates against commands, {figures['rates_test_samples']} samples"
-        print_table(title, ("model", "roll/pitch °/s", "yaw °/s"), rate_rows(figures))
+        title = f"Body rates against commands, {metrics['rates_test_samples']} samples"
+        print_table(title, ("model", "roll/pitch °/s", "yaw °/s"), rate_rows(metrics))
 
     def estimates(self, result: Result) -> None:
         """Delay, mass and drag."""
@@ -223,6 +223,6 @@ def _within(value: float, low: float, high: float) -> float:
     return min(max(value, low), high)
 
 
-def _interval(figures: dict[str, Any], key: str) -> str:
-    low, high = figures[f"{key}_interval"]
+def _interval(metrics: dict[str, Any], key: str) -> str:
+    low, high = metrics[f"{key}_interval"]
     return f"  # 95 % interval {low:.4g} to {high:.4g}"

@@ -36,14 +36,14 @@ def replay(job: Job, pairs: list[tuple[Split, Recording]], result: Result, show:
     total = sum(len(record.usable) // second for _, record in pairs)
     with show.progress("replaying, a refit each second", total) as advance:
         for split, record in pairs:
-            memory: Any = None
+            previous: Any = None
             for now in range(2 * second, len(record.usable) - second, second):
                 advance()
                 past = steps.transitions(record, max(now - window, 0), now)
                 following = steps.windows(record, now, now + second + 1, state_models.STEPS)
                 if past.usable.sum() < second or len(following.index) == 0:
                     continue
-                models, memory = _refit(job, past, split.log.commanded, memory)
+                models, previous = _refit(job, past, split.log.commanded, previous)
                 for name, (step, parameters) in models.items():
                     sums[name].append(open_loop.squares(step, parameters, following))
                 moments.append(now * SAMPLE_DT)
@@ -65,7 +65,7 @@ def replay(job: Job, pairs: list[tuple[Split, Recording]], result: Result, show:
 
 
 def _refit(
-    job: Job, past: Transitions, commanded: bool, memory: Any
+    job: Job, past: Transitions, commanded: bool, previous: Any
 ) -> tuple[dict[str, state_models.Model], Any]:
     """The models after what is past; the networks go on from where they were."""
     weights = state_models.lag_for(past, commanded)
@@ -74,9 +74,9 @@ def _refit(
     in_body = body.create(np.random.default_rng(0), weights)._replace(
         linear=linear.astype(np.float32)
     )
-    memory = memory or {}
+    previous = previous or {}
     learned = {
-        name: state_models.fit_online(past, commanded, features, job.seed, start=memory.get(name))
+        name: state_models.fit_online(past, commanded, features, job.seed, start=previous.get(name))
         for name, features in state_models.ONLINE.items()
         if name in _REPLAYED
     }

@@ -25,10 +25,10 @@ def work(splits: list[Split], result: Result, show: Console) -> None:
         history = rate_response.fit(train)
         models = {"nominal": None, "memoryless": memoryless, "hybrid": history}
         squares = {name: rate_response.errors(model, test) for name, model in models.items()}
-    figures = {name: rate_response.roll_pitch_dps(s) for name, s in squares.items()}
+    metrics = {name: rate_response.roll_pitch_dps(s) for name, s in squares.items()}
     yaw = {name: float(np.degrees(np.sqrt(np.mean(s[:, 2])))) for name, s in squares.items()}
-    for name in figures:
-        result.figures[f"{name}_rates_dps"] = figures[name]
+    for name in metrics:
+        result.figures[f"{name}_rates_dps"] = metrics[name]
         result.figures[f"{name}_yaw_rate_dps"] = yaw[name]
     result.figures["rates_taps"] = history.taps
     result.figures["rates_ridge"] = history.ridge

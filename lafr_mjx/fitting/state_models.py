@@ -237,7 +237,7 @@ def estimate(job: Job, splits: list[Split], result: Result) -> None:
     result.identified = found
     if found is None:
         return
-    figures = {
+    metrics = {
         "delay_ms": None if found.delay_s is None else found.delay_s.scaled(1e3),
         "mass_scale": found.mass_scale,
         "mass_offset_kg": found.mass_offset_kg,
@@ -245,7 +245,7 @@ def estimate(job: Job, splits: list[Split], result: Result) -> None:
         **{f"drag_{axis}_per_s": e for axis, e in zip("xyz", found.drag_per_s, strict=True)},
         **{f"wind_{axis}_mps": e for axis, e in zip("xy", found.wind_mps, strict=True)},
     }
-    for name, value in figures.items():
+    for name, value in metrics.items():
         result.figures[name] = None if value is None else value.value
         result.figures[f"{name}_interval"] = None if value is None else [value.low, value.high]
     result.figures["nominal_mass_kg"] = splits[0].log.raw.mass or job.vehicle.mass

@@ -87,13 +87,11 @@ def draw_path(scene: mujoco.MjvScene, path: np.ndarray) -> None:
 
 
 def draw_label(scene: mujoco.MjvScene, place: np.ndarray, text: str) -> None:
-    """A word at a place, always facing the camera."""
-    if scene.ngeom < scene.maxgeom:
-        geom = scene.geoms[scene.ngeom]
-        kind, white = mujoco.mjtGeom.mjGEOM_LABEL, np.ones(4, np.float32)
-        mujoco.mjv_initGeom(geom, kind, np.full(3, 0.1), place, np.eye(3).flatten(), white)
+    """A text at a place, always facing the camera."""
+    size, upright = (0.1, 0.1, 0.1), np.eye(3).flatten()
+    geom = _geom(scene, mujoco.mjtGeom.mjGEOM_LABEL, size, place, upright, (1.0, 1.0, 1.0, 1.0))
+    if geom is not None:
         geom.label = text
-        _finish(scene, geom)
 
 
 def draw_line(
@@ -150,12 +148,19 @@ def _geom(
     place: np.ndarray,
     rotation: np.ndarray,
     rgba: Sequence[float] | np.ndarray,
-) -> None:
-    if scene.ngeom < scene.maxgeom:
-        geom = scene.geoms[scene.ngeom]
-        colour = np.asarray(rgba, np.float32)
-        mujoco.mjv_initGeom(geom, kind, np.asarray(size, float), place, rotation, colour)
-        _finish(scene, geom)
+) -> mujoco.MjvGeom | None:
+    """One more shape; None if the scene is full."""
+    if scene.ngeom >= scene.maxgeom:
+        return None
+    geom = scene.geoms[scene.ngeom]
+    colour = np.asarray(rgba, np.float32)
+    mujoco.mjv_initGeom(geom, kind, np.asarray(size, float), place, rotation, colour)
+    if kind != mujoco.mjtGeom.mjGEOM_LINE:
+        geom.rgba[:3] *= _DIMMED
+    geom.emission, geom.specular = _EMISSION, 0.0
+    geom.category = mujoco.mjtCatBit.mjCAT_DECOR  # casts no shadow
+    scene.ngeom += 1
+    return geom
 
 
 def _connector(
@@ -166,17 +171,6 @@ def _connector(
     end: np.ndarray,
     rgba: Sequence[float] | np.ndarray,
 ) -> None:
-    if scene.ngeom < scene.maxgeom:
-        geom = scene.geoms[scene.ngeom]
-        colour = np.asarray(rgba, np.float32)
-        mujoco.mjv_initGeom(geom, kind, np.zeros(3), np.zeros(3), np.eye(3).flatten(), colour)
+    geom = _geom(scene, kind, (0.0, 0.0, 0.0), np.zeros(3), np.eye(3).flatten(), rgba)
+    if geom is not None:
         mujoco.mjv_connector(geom, kind, width, np.asarray(start, float), np.asarray(end, float))
-        _finish(scene, geom)
-
-
-def _finish(scene: mujoco.MjvScene, geom: mujoco.MjvGeom) -> None:
-    if geom.type != mujoco.mjtGeom.mjGEOM_LINE:
-        geom.rgba[:3] *= _DIMMED
-    geom.emission, geom.specular = _EMISSION, 0.0
-    geom.category = mujoco.mjtCatBit.mjCAT_DECOR  # casts no shadow
-    scene.ngeom += 1

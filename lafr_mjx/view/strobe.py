@@ -99,17 +99,17 @@ def one_lap(flight: Flight, ramp_s: float) -> tuple[float, float]:
 def _caption(picture: Image.Image, flight: Flight, interval: float, name: str) -> None:
     draw = ImageDraw.Draw(picture, "RGBA")
     unit = picture.width / 1000.0
-    title, told = flight.title, flight.figures
-    lap = "no lap" if told.lap_time_s is None else f"lap {told.lap_time_s:.2f} s"
-    figures = f"up to {told.peak_speed_mps:.1f} m/s, {lap}, RMSE {told.rmse_m:.2f} m"
-    if told.crashed:
-        figures += f", crashed at {flight.crash_time:.1f} s"
+    title, metrics = flight.title, flight.metrics
+    lap = "no lap" if metrics.lap_time_s is None else f"lap {metrics.lap_time_s:.2f} s"
+    line = f"up to {metrics.peak_speed_mps:.1f} m/s, {lap}, RMSE {metrics.rmse_m:.2f} m"
+    if metrics.crashed:
+        line += f", crashed at {flight.crash_time:.1f} s"
     big, small = font(round(19 * unit), bold=True), font(round(13 * unit))
-    small_width = max(draw.textlength(t, small) for t in (figures, name))
+    small_width = max(draw.textlength(t, small) for t in (line, name))
     width = max(small_width, draw.textlength(title, big)) + 24.0 * unit
     draw.rounded_rectangle((10 * unit, 10 * unit, 10 * unit + width, 80 * unit), 7 * unit, _SHADE)
     draw.text((22 * unit, 33 * unit), title, _INK, big, anchor="ls")
-    draw.text((22 * unit, 53 * unit), figures, _INK, small, anchor="ls")
+    draw.text((22 * unit, 53 * unit), line, _INK, small, anchor="ls")
     draw.text((22 * unit, 71 * unit), name, _DIM, small, anchor="ls")
     note = f"a picture every {interval:g} s · drone drawn {WIDE_DRONE_SIZE:g} times its size"
     place = (14 * unit, picture.height - 10 * unit)

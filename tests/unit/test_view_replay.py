@@ -86,7 +86,7 @@ def test_a_crash_is_shown_from_its_moment_on():
     flight = shown(flown(crash_at=3.0))
     assert not flight.at(2.9).crashed
     assert flight.at(3.1).crashed
-    assert flight.figures.crashed
+    assert flight.metrics.crashed
 
 
 def test_wind_is_that_of_the_plant_that_was_flown(tmp_path):
@@ -139,7 +139,7 @@ def test_a_run_is_read_with_its_figures(tmp_path):
     assert replay.note == ""
     # 2.24 m/s at time scale 1: two harmonics give hypot(2.8, 1.0) 2π / 8.34.
     peak = np.hypot(2.8, 1.0) * 2.0 * np.pi / 8.34
-    peaks = [flight.figures.peak_speed_mps for flight in replay.flights]
+    peaks = [flight.metrics.peak_speed_mps for flight in replay.flights]
     np.testing.assert_allclose(peaks, [peak, peak / 0.5, peak / 0.4], rtol=0.01)
     assert replay.top_speed == pytest.approx(peak / 0.4, rel=0.01)
     assert replay.flights[1].at(5.0).time_scale == pytest.approx(0.5)

@@ -8,10 +8,10 @@ from typing import TYPE_CHECKING, Any
 from lafr_mjx.errors import InputError, RunError
 from lafr_mjx.fitting.fit_job import HORIZONS, QUANTITIES
 from lafr_mjx.fitting.fit_tables import (
-    HORIZON_TEXT,
+    ERROR_HEADS,
     NAMES,
+    error_table,
     estimate_rows,
-    metrics_row,
     rate_rows,
 )
 from lafr_mjx.output import print_table, write_json
@@ -87,11 +87,9 @@ class Console:
 
     def errors(self, result: Result) -> None:
         """Open-loop errors of all models."""
-        f = result.figures
         for horizon in HORIZONS:
-            rows = [(NAMES[name], *metrics_row(f, name, horizon)) for name in result.errors]
-            title = f"Error after {HORIZON_TEXT[horizon]}, {f['windows']} windows"
-            print_table(title, ("model", "position mm", "velocity cm/s", "attitude °"), rows)
+            title, rows = error_table(result.figures, result.errors, horizon)
+            print_table(title, ERROR_HEADS, rows)
 
     def curve(self, result: Result) -> None:
         """Errors against seconds of flight."""
@@ -112,7 +110,7 @@ class Console:
             if f"replay_{name}_500ms_position_mm" in f
         ]
         title = f"Refit each second, tested on the next ({f['replay_seconds']} s), after 0.5 s"
-        print_table(title, ("model", "position mm", "velocity cm/s", "attitude °"), rows)
+        print_table(title, ERROR_HEADS, rows)
 
     def rates(self, metrics: dict[str, Any]) -> None:
         """Rates against their commands."""

@@ -2,9 +2,12 @@
 
 from __future__ import annotations
 
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from lafr_mjx.fitting.fit_job import QUANTITIES
+
+if TYPE_CHECKING:
+    from collections.abc import Iterable
 
 NAMES = {
     "nominal": "nominal",
@@ -15,12 +18,19 @@ NAMES = {
     "paper": "online learner, paper's inputs",
     "body": "linear, body frame",
 }
+ERROR_HEADS = ("model", "position mm", "velocity cm/s", "attitude °")
 HORIZON_TEXT = {"20ms": "one step (20 ms)", "100ms": "0.1 s", "500ms": "0.5 s"}
 
 
-def metrics_row(metrics: dict[str, Any], name: str, horizon: str) -> tuple[str, ...]:
-    """Position, velocity and attitude errors of a model, with their spreads."""
-    return tuple(_with_spread(metrics, f"{name}_{horizon}_{q}") for q in QUANTITIES)
+def error_table(
+    metrics: dict[str, Any], models: Iterable[str], horizon: str
+) -> tuple[str, list[tuple[str, ...]]]:
+    """Title and rows of the models' errors at a horizon, with their spreads."""
+    title = f"Error after {HORIZON_TEXT[horizon]}, {metrics['windows']} windows"
+    return title, [
+        (NAMES[name], *(_with_spread(metrics, f"{name}_{horizon}_{q}") for q in QUANTITIES))
+        for name in models
+    ]
 
 
 def rate_rows(metrics: dict[str, Any]) -> list[tuple[str, ...]]:

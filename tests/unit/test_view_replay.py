@@ -8,7 +8,7 @@ import numpy as np
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
-from view_runs import TASK, flown, run_config, write_run
+from view_runs import TASK, flown, write_run
 
 from lafr_mjx import so3
 from lafr_mjx.errors import InputError
@@ -164,21 +164,25 @@ def refused(path, words, **options):
         assert word in str(caught.value)
 
 
-def test_what_is_no_run_is_refused(tmp_path):
-    refused(tmp_path / "nowhere", ["nowhere", "there is no such folder"])
-    (tmp_path / "empty").mkdir()
-    refused(tmp_path / "empty", ["is not the folder of a run", "config.toml"])
-
-
-def test_a_run_without_flights_is_refused(tmp_path):
-    refused(write_run(tmp_path / "run", []), ["no recorded flight", "--resume"])
-
-
-def test_a_run_cut_short_is_refused(tmp_path):
-    run = write_run(tmp_path / "run", [flown()])
+def cut_config(run):
     config = (run / "config.toml").read_bytes()
     (run / "config.toml").write_bytes(config[: len(config) // 2])
-    refused(run, ["config.toml"])
+
+
+@pytest.mark.parametrize(
+    ("make", "words"),
+    [
+        (lambda path: None, ("run", "there is no such folder")),
+        (lambda path: path.mkdir(), ("is not the folder of a run", "config.toml")),
+        (lambda path: write_run(path, []), ("no recorded flight", "--resume")),
+        (lambda path: cut_config(write_run(path, [flown()])), ("config.toml",)),
+        (lambda path: RunFolder.create(path, {"other": 1}).close(), ("[run]",)),
+    ],
+    ids=["nothing", "empty", "without flights", "cut short", "something else"],
+)
+def test_what_is_no_run_is_refused(tmp_path, make, words):
+    make(tmp_path / "run")
+    refused(tmp_path / "run", words)
 
 
 def test_a_damaged_flight_is_named(tmp_path):
@@ -214,12 +218,6 @@ def test_a_run_whose_task_file_is_gone_says_so(tmp_path):
     run = write_run(tmp_path / "run", [flown()], task="/gone/mine.toml")
     refused(run, ["/gone/mine.toml", "--task"])
     assert load_replay(run, task="figure8").task.name == "figure8"
-
-
-def test_a_folder_of_something_else_is_refused(tmp_path):
-    config = {key: value for key, value in run_config().items() if key != "run"} | {"other": 1}
-    RunFolder.create(tmp_path / "run", config).close()
-    refused(tmp_path / "run", ["[run]"])
 
 
 def test_unknown_flights_are_refused(tmp_path):

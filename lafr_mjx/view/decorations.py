@@ -27,7 +27,7 @@ TRAIL_WIDTH = 0.014
 _WIND_WIDTH = 0.035  # m
 _PATH_PIXELS = 2.0
 _TRAIL_STEP = 3  # ticks per piece of the trail: each piece costs time
-_ARROW_SCALE = 0.14  # m of arrow per m/s of wind
+ARROW_SCALE = 0.14  # m of arrow per m/s of wind
 LEAST_WIND = 0.3  # m/s; less is not drawn
 # Lines shine more than they are lit, so that their colour means the same everywhere.
 _EMISSION, _DIMMED = 0.9, 0.6
@@ -102,21 +102,26 @@ def draw_line(
         _connector(scene, mujoco.mjtGeom.mjGEOM_CAPSULE, width, start, end, rgba)
 
 
-def draw_wind(
-    scene: mujoco.MjvScene, path: np.ndarray, wind: np.ndarray, first: float = 0.0
-) -> None:
-    """Arrows over the path, along the wind and as long as it is strong.
+def wind_arrows(path: np.ndarray, wind: np.ndarray, first: float = 0.0) -> np.ndarray:
+    """Starts and ends [4, 2, 3] of arrows over the path, along the wind, as long as it is strong.
 
     The first stands at that share of the path's extent.
     """
-    strength = float(np.linalg.norm(wind))
-    if strength < LEAST_WIND:
-        return
     low, high = path.min(axis=0), path.max(axis=0)
-    shaft = _ARROW_SCALE * wind
-    for x in np.linspace(low[0] + first * (high[0] - low[0]), high[0], 4):
-        start = np.array([x, high[1] + 0.7, high[2] + 0.35]) - 0.5 * shaft
-        _connector(scene, mujoco.mjtGeom.mjGEOM_ARROW, _WIND_WIDTH, start, start + shaft, WIND_RGBA)
+    shaft = ARROW_SCALE * wind
+    x = np.linspace(low[0] + first * (high[0] - low[0]), high[0], 4)
+    beside = np.broadcast_to([high[1] + 0.7, high[2] + 0.35], (len(x), 2))
+    starts = np.column_stack([x, beside]) - 0.5 * shaft
+    return np.stack([starts, starts + shaft], axis=1)
+
+
+def draw_wind(
+    scene: mujoco.MjvScene, path: np.ndarray, wind: np.ndarray, first: float = 0.0
+) -> None:
+    """Arrows over the path, if there is a wind."""
+    if np.linalg.norm(wind) >= LEAST_WIND:
+        for start, end in wind_arrows(path, wind, first):
+            _connector(scene, mujoco.mjtGeom.mjGEOM_ARROW, _WIND_WIDTH, start, end, WIND_RGBA)
 
 
 def draw_jet(scene: mujoco.MjvScene, fan: Fan, offset: np.ndarray, scale: float) -> None:
@@ -137,7 +142,7 @@ def draw_jet(scene: mujoco.MjvScene, fan: Fan, offset: np.ndarray, scale: float)
         radial = np.cos(angle) * side + np.sin(angle) * np.cross(fan.direction, side)
         start = fan.position + offset + 0.15 * fan.direction + 0.5 * fan.outlet_radius * radial
         along = fan.direction + 0.5 * np.tan(fan.half_angle) * radial
-        end = start + _ARROW_SCALE * scale * fan.speed * along
+        end = start + ARROW_SCALE * scale * fan.speed * along
         _connector(scene, mujoco.mjtGeom.mjGEOM_ARROW, 0.6 * _WIND_WIDTH, start, end, WIND_RGBA)
 
 

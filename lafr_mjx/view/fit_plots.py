@@ -55,8 +55,7 @@ def _predicted(folder: Path, result: Any) -> Path:
                 axis.set_ylabel(f"{name} [m]" if column == 0 else f"v{name} [m/s]")
         axes[-1, 0].set_xlabel("time [s]")
         axes[-1, 1].set_xlabel("time [s]")
-        handles, labels = axes[0, 0].get_legend_handles_labels()
-        figure.legend(handles, labels, loc="outside upper right", ncols=3)
+        figure.legend(*axes[0, 0].get_legend_handles_labels(), loc="outside upper right", ncols=3)
         return path
 
 
@@ -93,8 +92,7 @@ def _horizon(folder: Path, result: Any) -> Path:
     ahead = CONTROL_DT * np.arange(1, 1 + max(map(len, result.errors.values())))
     lines = {name: (ahead, errors) for name, errors in result.errors.items()}
     with _three_panels(folder / "horizon.png", lines, "horizon [s]") as (figure, axes):
-        handles, labels = axes[0].get_legend_handles_labels()
-        figure.legend(handles, labels, loc="outside lower center", ncols=5)
+        figure.legend(*axes[0].get_legend_handles_labels(), loc="outside lower center", ncols=5)
     return folder / "horizon.png"
 
 

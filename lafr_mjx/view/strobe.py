@@ -2,12 +2,14 @@
 
 from __future__ import annotations
 
+import io
 from typing import TYPE_CHECKING
 
 import mujoco
 import numpy as np
 from PIL import Image, ImageDraw
 
+from lafr_mjx.runs.run_files import write_whole
 from lafr_mjx.view.camera import wide_camera
 from lafr_mjx.view.decorations import TRAIL_WIDTH, draw_line, draw_path, draw_wind, speed_colour
 from lafr_mjx.view.offscreen import Renderer
@@ -74,16 +76,10 @@ def strobe_picture(replay: Replay, width: int = 1280, interval: float = INTERVAL
 
 def make_strobe(path: Path, replay: Replay, width: int = 1280) -> None:
     """Write the picture; it appears whole or not at all."""
+    data, png = io.BytesIO(), path.suffix.lower() == ".png"
     picture = strobe_picture(replay, width)
-    partial = path.with_name(f".{path.stem}.partial{path.suffix}")
-    try:
-        if path.suffix.lower() == ".png":
-            picture.save(partial, optimize=True)
-        else:
-            picture.save(partial, quality=92)
-        partial.replace(path)
-    finally:
-        partial.unlink(missing_ok=True)
+    picture.save(data, "PNG" if png else "JPEG", **({"optimize": True} if png else {"quality": 92}))
+    write_whole(path, data.getvalue())
 
 
 def one_lap(flight: Flight, ramp_s: float) -> tuple[float, float]:

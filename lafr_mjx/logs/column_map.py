@@ -35,47 +35,52 @@ class ColumnMap:
     path: Path
     z_down: bool
     time: Columns
-    position: Columns | None
-    velocity: Columns | None
-    velocity_in_body: bool
-    attitude: Columns | None
-    attitude_order: str
-    attitude_inverse: bool
-    rates: Columns | None
-    rate_command: Columns | None
-    thrust: Columns | None
-    thrust_unit: str
-    thrust_commanded: bool
-    thrust_coefficient: float
-    mass: float | None
+    signals: dict[str, Columns]  # by the field of a `RawLog`; those that the map names
+    velocity_in_body: bool = False
+    attitude_order: str = "wxyz"
+    attitude_inverse: bool = False
+    thrust_unit: str = "m/s2"
+    thrust_commanded: bool = True
+    thrust_coefficient: float = 0.0
+    mass: float | None = None
+
+
+# Table of the map: field of a log, number of columns, units of which the first is the default.
+_SIGNALS: dict[str, tuple[str, int, dict[str, float]]] = {
+    "position": ("position", 3, LENGTH_UNITS),
+    "velocity": ("velocity", 3, {}),
+    "attitude": ("quaternion", 4, {}),
+    "rates": ("rates", 3, RATE_UNITS),
+    "rate_command": ("rate_command", 3, RATE_UNITS),
+}
 
 
 def read_columns(path: Path) -> ColumnMap:
     """Read and check a column map."""
     table = read_toml(path)
     frame = table.string("frame", "z-up", choices=("z-up", "z-down"))
-    names = ("position", "velocity", "attitude", "rates", "rate_command", "thrust")
+    names = (*_SIGNALS, "thrust")
     parts = {name: table.table(name) for name in names if name in table}
     table.known(*names)
     time = table.table("time", required=True)
-    found = ColumnMap(
-        path=path,
-        z_down=frame == "z-down",
-        time=Columns((time.string("column"),), _scale(time, TIME_UNITS, "s")),
-        position=_columns(parts.get("position"), 3, LENGTH_UNITS, "m"),
-        velocity=_columns(parts.get("velocity"), 3),
-        velocity_in_body=_word(parts.get("velocity"), "axes", ("world", "body")) == "body",
-        attitude=_columns(parts.get("attitude"), 4),
-        attitude_order=_word(parts.get("attitude"), "order", ("wxyz", "xyzw")),
-        attitude_inverse=_word(parts.get("attitude"), "maps", ("body-to-world", "world-to-body"))
-        == "world-to-body",
-        rates=_columns(parts.get("rates"), 3, RATE_UNITS, "rad/s"),
-        rate_command=_columns(parts.get("rate_command"), 3, RATE_UNITS, "rad/s"),
-        mass=table.table("vehicle").number("mass_kg", None, above=0.001, at_most=1000.0),
-        **_thrust(parts.get("thrust")),
-    )
+    clock = Columns((time.string("column"),), _scale(time, TIME_UNITS))
+    signals: dict[str, Columns] = {}
+    more: dict[str, Any] = {}
+    for name, (field, count, units) in _SIGNALS.items():
+        if name in parts:
+            signals[field] = _columns(parts[name], count, units)
+    if "velocity" in parts:
+        more["velocity_in_body"] = _choice(parts["velocity"], "axes", "world", "body") == "body"
+    if "attitude" in parts:
+        maps = _choice(parts["attitude"], "maps", "body-to-world", "world-to-body")
+        more["attitude_order"] = _choice(parts["attitude"], "order", "wxyz", "xyzw")
+        more["attitude_inverse"] = maps == "world-to-body"
+    if "thrust" in parts:
+        signals["thrust"] = _thrust(parts["thrust"], more)
+    mass = table.table("vehicle").number("mass_kg", None, above=0.001, at_most=1000.0)
     table.finish()
-    if found.thrust is not None and found.thrust_unit != "m/s2" and found.mass is None:
+    found = ColumnMap(path, frame == "z-down", clock, signals, mass=mass, **more)
+    if found.thrust_unit != "m/s2" and mass is None:
         raise InputError(
             f"{path}: 'vehicle.mass_kg' is missing; it must be a number > 0.001, since the thrust "
             f"is in {found.thrust_unit}"
@@ -83,40 +88,29 @@ def read_columns(path: Path) -> ColumnMap:
     return found
 
 
-def _scale(part: Table, units: dict[str, float], default: str) -> float:
-    return units[part.string("unit", default, choices=tuple(units))]
+def _scale(part: Table, units: dict[str, float]) -> float:
+    choices = tuple(units)
+    return units[part.string("unit", choices[0], choices=choices)] if units else 1.0
 
 
-def _columns(
-    part: Table | None, count: int, units: dict[str, float] | None = None, default: str = ""
-) -> Columns | None:
-    if part is None:
-        return None
+def _columns(part: Table, count: int, units: dict[str, float]) -> Columns:
     names = part.strings("columns")
     if len(names) != count:
         raise part.fail("columns", f"a list of {count} names")
-    return Columns(tuple(names), 1.0 if units is None else _scale(part, units, default))
+    return Columns(tuple(names), _scale(part, units))
 
 
-def _word(part: Table | None, key: str, choices: tuple[str, ...]) -> str:
-    return choices[0] if part is None else part.string(key, choices[0], choices=choices)
+def _choice(part: Table, key: str, *choices: str) -> str:
+    return part.string(key, choices[0], choices=choices)
 
 
-def _thrust(part: Table | None) -> dict[str, Any]:
-    if part is None:
-        return {"thrust": None, "thrust_unit": "m/s2", "thrust_commanded": True,
-                "thrust_coefficient": 0.0}  # fmt: skip
+def _thrust(part: Table, more: dict[str, Any]) -> Columns:
     names = part.strings("columns")
     if not 1 <= len(names) <= 16:
         raise part.fail("columns", "a list of names: one, or one for each rotor")
-    unit = part.string("unit", "m/s2", choices=THRUST_UNITS)
+    more["thrust_unit"] = _choice(part, "unit", *THRUST_UNITS)
+    more["thrust_commanded"] = part.boolean("commanded", True)
     part.known("thrust_coefficient")
-    rotors = unit.startswith("rotor")
-    return {
-        "thrust": Columns(tuple(names)),
-        "thrust_unit": unit,
-        "thrust_commanded": part.boolean("commanded", True),
-        "thrust_coefficient": part.number("thrust_coefficient", above=0.0, at_most=1.0)
-        if rotors
-        else 0.0,
-    }
+    if more["thrust_unit"].startswith("rotor"):
+        more["thrust_coefficient"] = part.number("thrust_coefficient", above=0.0, at_most=1.0)
+    return Columns(tuple(names))

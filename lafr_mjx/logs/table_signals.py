@@ -43,27 +43,18 @@ def table_log(
     data = load(path, notes)
     time_all = _take(path, columns, data, columns.time)[:, 0]
 
-    def signal(given: Columns | None, held: bool = False) -> Signal | None:
-        if given is None:
-            return None
-        values = _take(path, columns, data, given)
+    fields: dict[str, Any] = {}
+    for field, given in columns.signals.items():
+        names, values = ", ".join(given.names), _take(path, columns, data, given)
         there = np.asarray(~np.isnan(values).all(axis=1))  # tables of mixed rates leave cells empty
         if 0 < there.sum() < len(there):
             notes.append(
-                f"{', '.join(given.names)}: {int((~there).sum())} of {len(there)} rows hold no "
-                f"number (the first: row {int(np.argmin(there)) + 1})"
+                f"{names}: {int((~there).sum())} of {len(there)} rows hold no number "
+                f"(the first: row {int(np.argmin(there)) + 1})"
             )
-        return Signal(time_all[there], values[there], ", ".join(given.names), held)
-
-    fields: dict[str, Any] = {
-        "position": signal(columns.position),
-        "velocity": signal(columns.velocity),
-        "quaternion": signal(columns.attitude),
-        "rates": signal(columns.rates),
-        "rate_command": signal(columns.rate_command, held=True),
-        "thrust": signal(columns.thrust, held=columns.thrust_commanded),
-    }
-    fields = _to_our_frame({k: v for k, v in fields.items() if v is not None}, columns)
+        held = field == "rate_command" or (field == "thrust" and columns.thrust_commanded)
+        fields[field] = Signal(time_all[there], values[there], names, held)
+    fields = _to_our_frame(fields, columns)
     return RawLog(path=path, name=path.stem, mass=columns.mass, notes=tuple(notes), **fields)
 
 

@@ -95,7 +95,7 @@ def fit(*logs: Path | str, **options: Any) -> dict[str, Any]:
     >>> lm.fit("runs/a", out="runs/fit-a")["hybrid_500ms_position_mm"]
 
     Args:
-        logs: recorded flights: .npz, .csv, .parquet, ROS bags, run folders.
+        logs: recorded flights, in any format that `lafr-mjx fit --help` lists.
         options: those of `lafr-mjx fit`, with underscores.
     """
     given = _paths(options, "columns", "export_scenario", "out", "json")

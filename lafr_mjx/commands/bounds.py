@@ -16,9 +16,9 @@ from lafr_mjx.output import check_writable, print_table, write_json
 
 if TYPE_CHECKING:
     from lafr_mjx.tasks import Task
-    from lafr_mjx.time_optimal.compute import Bound
     from lafr_mjx.time_optimal.geometry import Gates, Tube
-    from lafr_mjx.time_optimal.models import Ideal
+    from lafr_mjx.time_optimal.ideal_vehicle import Ideal
+    from lafr_mjx.time_optimal.task_bounds import Bound
 
 _PAPER: dict[str, dict[str, float]] = {
     "figure8": {"ctbr_exact_path_s": 2.24, "rotor_exact_path_s": 2.02},
@@ -91,9 +91,9 @@ class Bounds:
         """Compute one bound after the other, print a table, write and return the figures."""
         from lafr_mjx.plant.vehicle import load_vehicle
         from lafr_mjx.tasks import load_task
-        from lafr_mjx.time_optimal.models import ideal_vehicle
+        from lafr_mjx.time_optimal.ideal_vehicle import ideal_vehicle
         from lafr_mjx.time_optimal.solver import casadi
-        from lafr_mjx.time_optimal.uniform import uniform_ceiling
+        from lafr_mjx.time_optimal.uniform_scaling import uniform_ceiling
 
         check_writable(self.json)
         self._check_options()
@@ -182,8 +182,8 @@ class Bounds:
         """What was found, by key, and why the rest was not."""
         from rich.progress import Progress, SpinnerColumn, TextColumn, TimeElapsedColumn
 
-        from lafr_mjx.time_optimal import compute
-        from lafr_mjx.time_optimal.models import ModelName
+        from lafr_mjx.time_optimal import task_bounds as compute
+        from lafr_mjx.time_optimal.ideal_vehicle import ModelName
 
         bounds: dict[str, Bound] = {}
         failures: list[str] = []

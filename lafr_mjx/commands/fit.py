@@ -6,15 +6,13 @@ import math
 import time
 from dataclasses import dataclass
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated, Any, Literal
+from typing import Annotated, Any, Literal
 
 from tyro.conf import Positional, arg
 
 from lafr_mjx.errors import InputError
+from lafr_mjx.logs.log_readers import ReadOptions, known_formats
 from lafr_mjx.output import check_writable, write_json
-
-if TYPE_CHECKING:
-    from lafr_mjx.logs.bag import BagTopics
 
 
 @dataclass
@@ -30,8 +28,9 @@ class Fit:
     lafr-mjx fit runs/figure8-wind5-ours-0 --online
     """
 
-    logs: Positional[Annotated[tuple[Path, ...], arg(metavar="LOG [LOG ...]")]]
-    """Logs: .npz, .csv or .parquet with --columns, ROS bags, run folders."""
+    logs: Positional[
+        Annotated[tuple[Path, ...], arg(metavar="LOG [LOG ...]", help=f"Logs: {known_formats()}.")]
+    ]
     test: tuple[Path, ...] = ()
     """Logs to test on; without them, the rest of each log is tested."""
     columns: Path | None = None
@@ -70,14 +69,13 @@ class Fit:
         self._check()
         check_writable(self.json)
         from lafr_mjx.compile_timer import CompileTimer
-        from lafr_mjx.fitting import fitting
-        from lafr_mjx.fitting import report as fit_report
+        from lafr_mjx.fitting import fit_job, fit_report
         from lafr_mjx.plant.vehicle import load_vehicle
 
         vehicle = load_vehicle(self.vehicle)
         started = time.monotonic()
         show = fit_report.Console()
-        job = fitting.Job(
+        job = fit_job.Job(
             vehicle=vehicle,
             seeds=self.seeds,
             seed=self.seed,
@@ -85,12 +83,13 @@ class Fit:
             ignore_checks=self.ignore_checks,
         )
         with CompileTimer() as timer:
-            splits = fitting.prepare(
+            splits = fit_job.prepare(
                 job,
                 self.logs,
                 self.test,
-                columns=self.columns,
-                topics=self._topics(),
+                options=ReadOptions(
+                    self.columns, self.state_topic, self.command_topic, self.full_thrust
+                ),
                 share=self.train_share,
                 first=self.train_part == "first",
                 seconds=self.train_seconds,
@@ -98,7 +97,7 @@ class Fit:
             )
             folder = fit_report.new_folder(self.out, splits)
             try:
-                result = fitting.work(job, splits, show)
+                result = fit_job.work(job, splits, show)
                 wall = time.monotonic() - started
                 result.figures |= {"wall_s": wall, "work_s": wall - timer.seconds}
                 fit_report.write(folder, result, show)
@@ -140,8 +139,3 @@ class Fit:
                 raise InputError(
                     f"--export-scenario {path}: must be a .toml file in an existing folder"
                 )
-
-    def _topics(self) -> BagTopics:
-        from lafr_mjx.logs.bag import BagTopics
-
-        return BagTopics(self.state_topic, self.command_topic, self.full_thrust)

@@ -1,1 +1,1 @@
-"""Models from recorded flights: what is fitted, and how it is told."""
+"""Models from recorded flights: what is fitted, and how it is reported."""

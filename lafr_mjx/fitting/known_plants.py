@@ -11,8 +11,8 @@ import jax.numpy as jnp
 import numpy as np
 
 from lafr_mjx.control.geometric import geometric_controller
-from lafr_mjx.fitting import state as fit_state
-from lafr_mjx.logs.flights import of_rollout
+from lafr_mjx.fitting import state_models
+from lafr_mjx.logs.readers.run_flights import of_rollout
 from lafr_mjx.logs.resample import uniform
 from lafr_mjx.plant import flight, simulation
 from lafr_mjx.plant.engine import build_engine
@@ -97,7 +97,7 @@ def fly(vehicle: Vehicle, truths: list[Truth], seed: int, seconds: float = 20.0)
 def compare(vehicle: Vehicle, truth: Truth, rollout: Rollout) -> dict[str, Comparison]:
     """Estimate from what was sensed and sent, by the code of `lafr-mjx fit`."""
     log = uniform(of_rollout(rollout, Path("flight.npz")))
-    found: Identified | None = fit_state.identified([log], vehicle)
+    found: Identified | None = state_models.identified([log], vehicle)
     assert found is not None and found.delay_s is not None
     delay = found.delay_s.scaled(1e3)
     pairs = {

@@ -7,10 +7,12 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 
+from lafr_mjx import so3
+from lafr_mjx.logs.smoothing import stretches
 from lafr_mjx.types import SAMPLE_DT
 
 if TYPE_CHECKING:
-    from lafr_mjx.logs.raw import RawLog
+    from lafr_mjx.logs.raw_log import RawLog
 
 
 @dataclass(frozen=True)
@@ -46,6 +48,9 @@ class FlightLog:
 
     def gaps(self) -> list[tuple[float, float]]:
         """Stretches that are not usable, in seconds from the start."""
-        edges = np.flatnonzero(np.diff(np.concatenate([[1], self.usable, [1]])))
-        pairs = edges.reshape(-1, 2)
-        return [(float(a) * SAMPLE_DT, float(b) * SAMPLE_DT) for a, b in pairs]
+        return [(a * SAMPLE_DT, b * SAMPLE_DT) for a, b in stretches(~self.usable).tolist()]
+
+
+def turn_rates(rotation: np.ndarray) -> np.ndarray:
+    """Body rates [N - 1, 3] between attitudes [N, 3, 3] of neighbouring samples."""
+    return np.asarray(so3.log(np.swapaxes(rotation[:-1], -1, -2) @ rotation[1:])) / SAMPLE_DT

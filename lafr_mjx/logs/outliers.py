@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING
 import numpy as np
 
 if TYPE_CHECKING:
-    from lafr_mjx.logs.raw import Signal
+    from lafr_mjx.logs.raw_log import Signal
 
 # Allowed distance from the neighbours' line: constant, times dt, times dt².
 _ALLOWED = {

@@ -16,8 +16,8 @@ from scipy.interpolate import CubicSpline
 from lafr_mjx import so3
 from lafr_mjx.errors import InputError
 from lafr_mjx.logs.flight_log import FlightLog
-from lafr_mjx.logs.raw import MIN_SAMPLES, RawLog, Signal, checked
-from lafr_mjx.logs.smoothing import differentiate
+from lafr_mjx.logs.raw_log import MIN_SAMPLES, RawLog, Signal, checked
+from lafr_mjx.logs.smoothing import continuous, differentiate
 from lafr_mjx.types import SAMPLE_DT
 
 if TYPE_CHECKING:
@@ -149,9 +149,7 @@ def _gap_notes(where: str, signal: Signal, clock: np.ndarray) -> list[str]:
 def _interpolated(signal: Signal, clock: np.ndarray) -> np.ndarray:
     values = signal.values
     if signal.values.shape[1] == 4:  # of the two signs of a quaternion the nearer one
-        flip = np.sum(values[1:] * values[:-1], axis=1) < 0.0
-        sign = np.concatenate([[1.0], np.where(np.cumsum(flip) % 2 == 1, -1.0, 1.0)])
-        values = values * sign[:, None]
+        values = continuous(values)
     inside = np.clip(clock, signal.time[0], signal.time[-1])
     # Time from the start: splines of large stamps lose digits.
     return CubicSpline(signal.time - signal.time[0], values)(inside - signal.time[0])

@@ -148,10 +148,9 @@ def _segments(usable: np.ndarray) -> list[slice]:
 
 
 def _axis_drag(
-    lift: np.ndarray, velocity: np.ndarray, rotation: np.ndarray, vehicle: Vehicle
+    lift: np.ndarray, velocity: np.ndarray, rotation: np.ndarray, _: Vehicle
 ) -> np.ndarray:
     """Linear drag along each body axis for a coefficient of one [N, 3 axes, 3]."""
-    del vehicle
     body = (np.swapaxes(rotation, -1, -2) @ velocity[..., None])[..., 0]
     speed = np.sqrt(np.maximum(lift, 0.0) / GRAVITY)
     along = np.swapaxes(rotation, -1, -2) * body[..., None]  # [N, axis, world]
@@ -247,11 +246,7 @@ def _regression(
 
     def solved(delay: float) -> tuple[float, np.ndarray, list[np.ndarray]]:
         blocks = design(delay)
-        gram = np.asarray(sum(x.T @ x for x in blocks))
-        moment = sum(x.T @ y for x, y in zip(blocks, target, strict=True))
-        # An axis that never moves is held near zero, which does not matter to the others.
-        gram = gram + 1e-6 * np.diag(np.diag(gram)) + 1e-9 * np.eye(len(gram))
-        values = np.linalg.solve(gram, moment)
+        values = _least_squares(blocks, target)
         cost = sum(
             float(np.sum((y - x @ values) ** 2)) for x, y in zip(blocks, target, strict=True)
         )
@@ -276,13 +271,22 @@ def _regression(
     return _Solution(everything, covariance, delay, len(values), len(target))
 
 
+def _gram(blocks: list[np.ndarray]) -> np.ndarray:
+    gram = np.asarray(sum(x.T @ x for x in blocks))
+    # An axis that never moves is held near zero, which does not matter to the others.
+    return gram + 1e-6 * np.diag(np.diag(gram)) + 1e-9 * np.eye(len(gram))
+
+
+def _least_squares(blocks: list[np.ndarray], target: list[np.ndarray]) -> np.ndarray:
+    moment = sum(x.T @ y for x, y in zip(blocks, target, strict=True))
+    return np.linalg.solve(_gram(blocks), moment)
+
+
 def _sandwich(blocks: list[np.ndarray], left: list[np.ndarray]) -> np.ndarray:
     """Covariance of the parameters from the spread between segments."""
-    gram = np.asarray(sum(x.T @ x for x in blocks))
-    gram = gram + 1e-6 * np.diag(np.diag(gram)) + 1e-9 * np.eye(len(gram))
     scores = np.stack([x.T @ r for x, r in zip(blocks, left, strict=True)])
     count, parameters = scores.shape
-    inverse = np.linalg.inv(gram)
+    inverse = np.linalg.inv(_gram(blocks))
     correction = count / max(count - parameters, 1)
     return correction * inverse @ (scores.T @ scores) @ inverse
 
@@ -296,10 +300,7 @@ def _from_stamps(
         axis = case.flight.rotation[..., 2]
         change = np.gradient(axis, SAMPLE_DT, axis=0) * case.lift(delay)[:, None] * inverse_mass
         moved += [x[:, 0] for x in _integrated(case, change[:, None, :])]
-    gram = np.asarray(sum(x.T @ x for x in blocks))
-    gram = gram + 1e-6 * np.diag(np.diag(gram)) + 1e-9 * np.eye(len(gram))
-    moment = sum(x.T @ z for x, z in zip(blocks, moved, strict=True))
-    effect = np.linalg.solve(gram, moment)
+    effect = _least_squares(blocks, moved)
     return _STAMPS**2 * np.outer(effect, effect)
 
 

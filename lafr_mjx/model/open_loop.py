@@ -7,14 +7,14 @@ prediction and measurement: position, velocity, and the angle of the relative ro
 from __future__ import annotations
 
 from functools import partial
-from typing import TYPE_CHECKING, Any, NamedTuple
+from typing import TYPE_CHECKING, Any
 
 import jax
 import jax.numpy as jnp
 import numpy as np
 
 from lafr_mjx import so3
-from lafr_mjx.model import body, hybrid, residual
+from lafr_mjx.model import body, fit, hybrid, residual
 from lafr_mjx.types import CONTROL_DT
 
 if TYPE_CHECKING:
@@ -30,21 +30,8 @@ _CHUNK = 128
 _WORST = 1e12
 
 
-class Errors(NamedTuple):
-    """Errors after each step [..., steps], of one model or of several."""
-
-    position: np.ndarray  # m
-    velocity: np.ndarray  # m/s
-    attitude: np.ndarray  # rad
-
-    def at(self, step: int) -> np.ndarray:
-        """Position [mm], velocity [cm/s] and attitude [°] errors after a step, [..., 3]."""
-        figures = (
-            1e3 * self.position[..., step],
-            1e2 * self.velocity[..., step],
-            np.degrees(self.attitude[..., step]),
-        )
-        return np.stack(figures, axis=-1)
+UNITS = np.array([1e3, 1e2, np.degrees(1.0)])
+"""From m, m/s and rad to what is shown: mm, cm/s and °."""
 
 
 def body_step(parameters: BodyResidual, state: ModelState, commands: jax.Array) -> ModelState:
@@ -58,8 +45,6 @@ def online_step(
     parameters: tuple[Residual, Switches], state: ModelState, commands: jax.Array
 ) -> ModelState:
     """One control interval of the online learner's model."""
-    from lafr_mjx.model import fit
-
     return fit.one_step(*parameters, state, commands)
 
 
@@ -97,10 +82,9 @@ def squares(step: Any, parameters: Any, given: Windows, *, many: bool = False) -
     return np.nan_to_num(np.concatenate(results, axis=-1).astype(float), nan=_WORST, posinf=_WORST)
 
 
-def errors(step: Any, parameters: Any, given: Windows, *, many: bool = False) -> Errors:
-    """Root mean square errors over the windows, after each step."""
-    mean = np.sqrt(np.mean(squares(step, parameters, given, many=many), axis=-1))
-    return Errors(mean[..., 0, :], mean[..., 1, :], mean[..., 2, :])
+def errors(step: Any, parameters: Any, given: Windows) -> np.ndarray:
+    """Root mean square errors [steps, 3] over the windows, after each step: mm, cm/s, °."""
+    return np.sqrt(np.mean(squares(step, parameters, given), axis=-1)).T * UNITS
 
 
 @partial(jax.jit, static_argnames="step")

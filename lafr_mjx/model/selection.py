@@ -100,39 +100,42 @@ def folds_of(parts: list[Part]) -> list[Fold]:
             near = (sample >= start - steps.REACH) & (sample < stop + steps.REACH)
             used &= ~((owner == i) & near)
             given.append(steps.windows(parts[i].record, start, stop, HORIZON, every))
-        joined = steps.join_windows(given)
+        joined = steps.join(given)
         if len(joined.index):
             found.append(Fold(used, joined))
     return found
+
+
+def _root_mean(squares: list[np.ndarray]) -> np.ndarray:
+    """Errors [..., 3] (mm, cm/s, °) at the horizon, of squares [..., 3, steps, W] of all folds."""
+    ends = np.concatenate([found[..., -1, :] for found in squares], axis=-1)
+    return np.sqrt(ends.mean(axis=-1)) * open_loop.UNITS
 
 
 def _scores(
     models: list[list[np.ndarray]], folds: list[Fold], template: BodyResidual
 ) -> np.ndarray:
     """Cross-validated errors [candidates, 3]; `models[k]` are the coefficients for fold k."""
-    total, count = 0.0, 0
+    found = []
     for coefficients, fold in zip(models, folds, strict=True):
         # Both lists of candidates are filled up to one length, for one compiled program.
-        count_given = len(coefficients)
-        many = -(-count_given // 8) * 8 if count_given > _PROGRAM else _PROGRAM
-        coefficients = coefficients + coefficients[-1:] * (many - count_given)
+        count = len(coefficients)
+        many = -(-count // 8) * 8 if count > _PROGRAM else _PROGRAM
+        coefficients = coefficients + coefficients[-1:] * (many - count)
         stacked = jax.tree.map(
             lambda leaf, many=many: jnp.broadcast_to(leaf, (many, *np.shape(leaf))), template
         )._replace(linear=jnp.asarray(np.stack(coefficients), jnp.float32))
         squares = open_loop.squares(open_loop.body_step, stacked, fold.windows, many=True)
-        squares = squares[:count_given]
-        total = total + squares[:, :, -1].sum(axis=-1)
-        count += squares.shape[-1]
-    root = np.sqrt(total / count)
-    return root * np.array([1e3, 1e2, np.degrees(1.0)])
+        found.append(squares[:count])
+    return _root_mean(found)
 
 
-def candidates(sets: dict[str, np.ndarray], history: bool) -> list[Candidate]:
-    """Every set with every regularisation, and with the last commands if wanted."""
-    names = {name: mask for name, mask in sets.items()}
-    if history:
-        names |= {f"{name} + past commands": with_history(mask) for name, mask in sets.items()}
-    return [Candidate(name, mask, ridge) for name, mask in names.items() for ridge in RIDGES]
+def candidates(sets: dict[str, np.ndarray]) -> list[Candidate]:
+    """Every set, alone and with the last commands, with every regularisation."""
+    past = {f"{name} + past commands": with_history(mask) for name, mask in sets.items()}
+    return [
+        Candidate(name, mask, ridge) for name, mask in (sets | past).items() for ridge in RIDGES
+    ]
 
 
 def choose(
@@ -166,10 +169,10 @@ def choose(
         return int(np.argmin(np.log(found[:, columns]).sum(axis=1)))
 
     nominal_a = coefficients(Candidate("", ACCELERATION["drag"], 1e-3))
-    rates = candidates(RATES, history=True)
+    rates = candidates(RATES)
     best_rates = rates[compare(rates, nominal_a, [2], "rates")]
     fixed = coefficients(best_rates)
-    accelerations = candidates(ACCELERATION, history=True)
+    accelerations = candidates(ACCELERATION)
     best = accelerations[compare(accelerations, fixed, [0, 1], "acceleration")]
     linear = np.array(scores[f"acceleration: {best.name}, ridge {best.ridge:g}"])
     both = [a + b for a, b in zip(coefficients(best), fixed, strict=True)]
@@ -187,16 +190,14 @@ def _network_score(
     template: BodyResidual,
     seed: int,
 ) -> np.ndarray:
-    total, count = 0.0, 0
+    found = []
     clean = body_fit.without_gaps(rows)
     for k, (fold, coefficients) in enumerate(zip(folds, linear, strict=True)):
         start = template._replace(linear=jnp.asarray(coefficients, jnp.float32))
         some = clean._replace(usable=clean.usable & fold.used)
         fitted = network_on_top(start, some, seed + k)
-        squares = open_loop.squares(open_loop.body_step, fitted, fold.windows)
-        total = total + squares[:, -1].sum(axis=-1)
-        count += squares.shape[-1]
-    return np.sqrt(total / count) * np.array([1e3, 1e2, np.degrees(1.0)])
+        found.append(open_loop.squares(open_loop.body_step, fitted, fold.windows))
+    return _root_mean(found)
 
 
 def network_on_top(start: BodyResidual, rows: Transitions, seed: int) -> BodyResidual:

@@ -6,8 +6,9 @@ sequences of such steps; both are used. A command is the mean over its interval.
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Any, NamedTuple, cast
+from typing import TYPE_CHECKING, Any, NamedTuple, TypeVar, cast
 
+import jax
 import numpy as np
 
 from lafr_mjx.model.data import Transitions
@@ -17,6 +18,8 @@ from lafr_mjx.types import CONTROL_DT, SAMPLE_DT
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
+
+Rows = TypeVar("Rows")
 
 STRIDE = round(CONTROL_DT / SAMPLE_DT)
 """Samples of a log per control interval."""
@@ -87,45 +90,17 @@ def transitions(record: Recording, start: int = 0, stop: int | None = None) -> T
     )
 
 
-def join(parts: Sequence[Transitions]) -> Transitions:
-    """Rows of several recordings, one after another."""
-
-    def states(given: Sequence[ModelState]) -> ModelState:
-        return ModelState(*(np.concatenate(leaves) for leaves in zip(*given, strict=True)))
-
-    def arrays(given: Sequence[Any]) -> Any:
-        return np.concatenate(given)
-
-    return Transitions(
-        before=states([part.before for part in parts]),
-        before_commands=arrays([part.before_commands for part in parts]),
-        now=states([part.now for part in parts]),
-        commands=arrays([part.commands for part in parts]),
-        after=states([part.after for part in parts]),
-        usable=arrays([part.usable for part in parts]),
-    )
+def join(parts: Sequence[Rows]) -> Rows:
+    """Rows (or windows) of several recordings, one after another."""
+    return jax.tree.map(lambda *leaves: np.concatenate(leaves), *parts)
 
 
 def filled(rows: Transitions, quantum: int = 4096) -> Transitions:
     """Filled up with rows that are not usable: few lengths, so that programs are found again."""
     count = len(rows.usable)
     index = np.minimum(np.arange(-(-count // quantum) * quantum), count - 1)
-    there = np.arange(len(index)) < count
-
-    def state(given: ModelState) -> ModelState:
-        return ModelState(*(leaf[index] for leaf in given))
-
-    def array(given: Any) -> Any:
-        return np.asarray(given)[index]
-
-    return Transitions(
-        before=state(rows.before),
-        before_commands=array(rows.before_commands),
-        now=state(rows.now),
-        commands=array(rows.commands),
-        after=state(rows.after),
-        usable=array(rows.usable) * there,
-    )
+    longer = jax.tree.map(lambda leaf: np.asarray(leaf)[index], rows)
+    return longer._replace(usable=longer.usable * (np.arange(len(index)) < count))
 
 
 class Windows(NamedTuple):
@@ -148,18 +123,4 @@ def windows(record: Recording, start: int, stop: int, steps: int, every: int = 5
         commands=command_windows(record, along),
         truth=ModelState(*(leaf[along + STRIDE] for leaf in record.state)),
         index=index,
-    )
-
-
-def join_windows(parts: Sequence[Windows]) -> Windows:
-    """Windows of several recordings."""
-
-    def together(states: tuple[ModelState, ...]) -> ModelState:
-        return ModelState(*(np.concatenate(leaves) for leaves in zip(*states, strict=True)))
-
-    return Windows(
-        together(tuple(p.start for p in parts)),
-        np.concatenate([p.commands for p in parts]),
-        together(tuple(p.truth for p in parts)),
-        np.concatenate([p.index for p in parts]),
     )

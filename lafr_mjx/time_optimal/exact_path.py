@@ -29,7 +29,7 @@ from lafr_mjx.types import GRAVITY
 
 if TYPE_CHECKING:
     from lafr_mjx.reference.path import Path
-    from lafr_mjx.time_optimal.models import Ideal, ModelName
+    from lafr_mjx.time_optimal.ideal_vehicle import Ideal, ModelName
 
 _EDGE = 1e-4  # q never comes nearer to the ends of a rest-to-rest path, where s(q) is singular
 _GAUSS = np.polynomial.legendre.leggauss(4)

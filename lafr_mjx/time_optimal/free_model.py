@@ -17,7 +17,7 @@ from lafr_mjx.types import GRAVITY
 
 if TYPE_CHECKING:
     from lafr_mjx.reference.path import Path
-    from lafr_mjx.time_optimal.models import Ideal, ModelName
+    from lafr_mjx.time_optimal.ideal_vehicle import Ideal, ModelName
 
 
 def path_function(path: Path) -> Any:

@@ -9,7 +9,7 @@ inverted flight. Limits hold at both ends and in the middle of each interval. A 
 holds at the nodes and half-way between them: each node has a phase of its own, which never
 goes back.
 
-Passing gates in a known order splits the motion into legs; each leg has a duration of its own,
+Passing gates in a known order splits the motion into segments; each has a duration of its own,
 and its nodes are spread evenly over it.
 """
 
@@ -33,10 +33,10 @@ from lafr_mjx.time_optimal.solver import Optimum, Program, casadi
 
 if TYPE_CHECKING:
     from lafr_mjx.reference.path import Path
-    from lafr_mjx.time_optimal.models import Ideal, ModelName
+    from lafr_mjx.time_optimal.ideal_vehicle import Ideal, ModelName
 
 _SAMPLES = 9  # of each interval in a motion
-_FEWEST = 8  # intervals of a leg
+_FEWEST = 8  # intervals of a segment
 _MAX_PHASE_STEP = 5.0  # largest step of the phase from node to node, in mean steps
 _GROUND_M = 0.05  # below, the plant counts a crash
 _LOOSE_YAW = math.radians(3.0)  # a heading that changes along the path is held within this
@@ -74,7 +74,7 @@ def solve_free(
     """
     ca = casadi()
     closed = bool(path.periodic > 0.5)
-    legs, times, counts = _legs(geometry, guess, nodes, closed)
+    segments, times, counts = _segments(geometry, guess, nodes, closed)
     total = sum(counts)
     starts = _start_values(guess, times, model, closed)
     scale_x, scale_u = _scales(model)
@@ -90,10 +90,10 @@ def solve_free(
         limit[3], floor[3] = 0.0, 0.0
     inputs = program.variable(starts.inputs / scale_u, floor / scale_u, limit / scale_u)
     inputs = inputs * ca.DM(scale_u)
-    durations = program.variable(legs[None], 0.02, 200.0)
+    durations = program.variable(segments[None], 0.02, 200.0)
     share = np.zeros((len(counts), total))
-    for leg, (end, count) in enumerate(zip(np.cumsum(counts), counts, strict=True)):
-        share[leg, end - count : end] = 1.0 / count
+    for segment, (end, count) in enumerate(zip(np.cumsum(counts), counts, strict=True)):
+        share[segment, end - count : end] = 1.0 / count
     steps = durations @ ca.DM(share)
 
     step = step_function(model)
@@ -125,23 +125,23 @@ class _Start(NamedTuple):
     phase: np.ndarray  # [N + 1] s
 
 
-def _legs(
+def _segments(
     geometry: Tube | Gates, guess: Motion, nodes: int, closed: bool
 ) -> tuple[np.ndarray, np.ndarray, list[int]]:
-    """Durations of the legs in the guess, the nodes' times in it, and intervals per leg."""
+    """Durations of the segments in the guess, the nodes' times in it, and intervals per segment."""
     total = guess.duration
     marks = np.array([0.0, total])
     if isinstance(geometry, Gates):
         marks = np.interp(geometry.phase, guess.phase.ravel(), guess.time.ravel())
         if closed:
             marks = np.append(marks, marks[0] + total)
-    legs = np.diff(marks)
-    counts = [max(_FEWEST, round(nodes * leg / legs.sum())) for leg in legs]
+    segments = np.diff(marks)
+    counts = [max(_FEWEST, round(nodes * segment / segments.sum())) for segment in segments]
     times = np.concatenate(
         [np.linspace(a, b, n, endpoint=False)
          for a, b, n in zip(marks, marks[1:], counts, strict=False)] + [marks[-1:]]
     )  # fmt: skip
-    return legs, times, counts
+    return segments, times, counts
 
 
 def _start_values(guess: Motion, times: np.ndarray, model: ModelName, closed: bool) -> _Start:

@@ -26,18 +26,11 @@ class Motion(NamedTuple):
     @property
     def time(self) -> np.ndarray:
         """[N, M] s since the start, by Simpson's rule."""
-        step = self.width[:, None] / (self.slowness.shape[1] - 1)
-        left, middle, right = (self.slowness[:, i : self.slowness.shape[1] - 2 + i : 2]
-                               for i in range(3))  # fmt: skip
-        pairs = step / 3.0 * (left + 4.0 * middle + right)
-        half = step / 12.0 * (5.0 * left + 8.0 * middle - right)
-        ends = np.cumsum(pairs).reshape(pairs.shape)
-        starts = ends - pairs
-        time = np.empty_like(self.slowness)
-        time[:, 0:-1:2] = starts
-        time[:, 1::2] = starts + half
-        time[:, -1] = ends[:, -1]
-        return time
+        from scipy.integrate import cumulative_simpson
+
+        step = self.width / (self.slowness.shape[1] - 1)
+        inside = step[:, None] * cumulative_simpson(self.slowness, dx=1.0, axis=1, initial=0.0)
+        return inside + np.concatenate([[0.0], np.cumsum(inside[:-1, -1])])[:, None]
 
     @property
     def duration(self) -> float:

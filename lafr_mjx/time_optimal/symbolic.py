@@ -12,7 +12,7 @@ from lafr_mjx.time_optimal.solver import casadi
 from lafr_mjx.types import GRAVITY
 
 if TYPE_CHECKING:
-    from lafr_mjx.time_optimal.models import Ideal
+    from lafr_mjx.time_optimal.ideal_vehicle import Ideal
 
 
 def flat_function() -> Any:

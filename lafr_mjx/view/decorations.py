@@ -27,7 +27,7 @@ TRAIL_WIDTH = 0.014
 _WIND_WIDTH = 0.035  # m
 _PATH_PIXELS = 2.0
 _TRAIL_STEP = 3  # ticks per piece of the trail: each piece costs time
-_ARROW_SCALE = 0.14  # m of arrow per m/s of wind
+ARROW_SCALE = 0.14  # m of arrow per m/s of wind
 LEAST_WIND = 0.3  # m/s; less is not drawn
 # Lines shine more than they are lit, so that their colour means the same everywhere.
 _EMISSION, _DIMMED = 0.9, 0.6
@@ -87,13 +87,11 @@ def draw_path(scene: mujoco.MjvScene, path: np.ndarray) -> None:
 
 
 def draw_label(scene: mujoco.MjvScene, place: np.ndarray, text: str) -> None:
-    """A word at a place, always facing the camera."""
-    if scene.ngeom < scene.maxgeom:
-        geom = scene.geoms[scene.ngeom]
-        kind, white = mujoco.mjtGeom.mjGEOM_LABEL, np.ones(4, np.float32)
-        mujoco.mjv_initGeom(geom, kind, np.full(3, 0.1), place, np.eye(3).flatten(), white)
+    """A text at a place, always facing the camera."""
+    size, upright = (0.1, 0.1, 0.1), np.eye(3).flatten()
+    geom = _geom(scene, mujoco.mjtGeom.mjGEOM_LABEL, size, place, upright, (1.0, 1.0, 1.0, 1.0))
+    if geom is not None:
         geom.label = text
-        _finish(scene, geom)
 
 
 def draw_line(
@@ -104,21 +102,26 @@ def draw_line(
         _connector(scene, mujoco.mjtGeom.mjGEOM_CAPSULE, width, start, end, rgba)
 
 
-def draw_wind(
-    scene: mujoco.MjvScene, path: np.ndarray, wind: np.ndarray, first: float = 0.0
-) -> None:
-    """Arrows over the path, along the wind and as long as it is strong.
+def wind_arrows(path: np.ndarray, wind: np.ndarray, first: float = 0.0) -> np.ndarray:
+    """Starts and ends [4, 2, 3] of arrows over the path, along the wind, as long as it is strong.
 
     The first stands at that share of the path's extent.
     """
-    strength = float(np.linalg.norm(wind))
-    if strength < LEAST_WIND:
-        return
     low, high = path.min(axis=0), path.max(axis=0)
-    shaft = _ARROW_SCALE * wind
-    for x in np.linspace(low[0] + first * (high[0] - low[0]), high[0], 4):
-        start = np.array([x, high[1] + 0.7, high[2] + 0.35]) - 0.5 * shaft
-        _connector(scene, mujoco.mjtGeom.mjGEOM_ARROW, _WIND_WIDTH, start, start + shaft, WIND_RGBA)
+    shaft = ARROW_SCALE * wind
+    x = np.linspace(low[0] + first * (high[0] - low[0]), high[0], 4)
+    beside = np.broadcast_to([high[1] + 0.7, high[2] + 0.35], (len(x), 2))
+    starts = np.column_stack([x, beside]) - 0.5 * shaft
+    return np.stack([starts, starts + shaft], axis=1)
+
+
+def draw_wind(
+    scene: mujoco.MjvScene, path: np.ndarray, wind: np.ndarray, first: float = 0.0
+) -> None:
+    """Arrows over the path, if there is a wind."""
+    if np.linalg.norm(wind) >= LEAST_WIND:
+        for start, end in wind_arrows(path, wind, first):
+            _connector(scene, mujoco.mjtGeom.mjGEOM_ARROW, _WIND_WIDTH, start, end, WIND_RGBA)
 
 
 def draw_jet(scene: mujoco.MjvScene, fan: Fan, offset: np.ndarray, scale: float) -> None:
@@ -139,7 +142,7 @@ def draw_jet(scene: mujoco.MjvScene, fan: Fan, offset: np.ndarray, scale: float)
         radial = np.cos(angle) * side + np.sin(angle) * np.cross(fan.direction, side)
         start = fan.position + offset + 0.15 * fan.direction + 0.5 * fan.outlet_radius * radial
         along = fan.direction + 0.5 * np.tan(fan.half_angle) * radial
-        end = start + _ARROW_SCALE * scale * fan.speed * along
+        end = start + ARROW_SCALE * scale * fan.speed * along
         _connector(scene, mujoco.mjtGeom.mjGEOM_ARROW, 0.6 * _WIND_WIDTH, start, end, WIND_RGBA)
 
 
@@ -150,12 +153,19 @@ def _geom(
     place: np.ndarray,
     rotation: np.ndarray,
     rgba: Sequence[float] | np.ndarray,
-) -> None:
-    if scene.ngeom < scene.maxgeom:
-        geom = scene.geoms[scene.ngeom]
-        colour = np.asarray(rgba, np.float32)
-        mujoco.mjv_initGeom(geom, kind, np.asarray(size, float), place, rotation, colour)
-        _finish(scene, geom)
+) -> mujoco.MjvGeom | None:
+    """One more shape; None if the scene is full."""
+    if scene.ngeom >= scene.maxgeom:
+        return None
+    geom = scene.geoms[scene.ngeom]
+    colour = np.asarray(rgba, np.float32)
+    mujoco.mjv_initGeom(geom, kind, np.asarray(size, float), place, rotation, colour)
+    if kind != mujoco.mjtGeom.mjGEOM_LINE:
+        geom.rgba[:3] *= _DIMMED
+    geom.emission, geom.specular = _EMISSION, 0.0
+    geom.category = mujoco.mjtCatBit.mjCAT_DECOR  # casts no shadow
+    scene.ngeom += 1
+    return geom
 
 
 def _connector(
@@ -166,17 +176,6 @@ def _connector(
     end: np.ndarray,
     rgba: Sequence[float] | np.ndarray,
 ) -> None:
-    if scene.ngeom < scene.maxgeom:
-        geom = scene.geoms[scene.ngeom]
-        colour = np.asarray(rgba, np.float32)
-        mujoco.mjv_initGeom(geom, kind, np.zeros(3), np.zeros(3), np.eye(3).flatten(), colour)
+    geom = _geom(scene, kind, (0.0, 0.0, 0.0), np.zeros(3), np.eye(3).flatten(), rgba)
+    if geom is not None:
         mujoco.mjv_connector(geom, kind, width, np.asarray(start, float), np.asarray(end, float))
-        _finish(scene, geom)
-
-
-def _finish(scene: mujoco.MjvScene, geom: mujoco.MjvGeom) -> None:
-    if geom.type != mujoco.mjtGeom.mjGEOM_LINE:
-        geom.rgba[:3] *= _DIMMED
-    geom.emission, geom.specular = _EMISSION, 0.0
-    geom.category = mujoco.mjtCatBit.mjCAT_DECOR  # casts no shadow
-    scene.ngeom += 1

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
@@ -10,6 +11,7 @@ from lafr_mjx.types import CONTROL_DT
 from lafr_mjx.view.drawing import BLUE, DARK, GREEN, GREY, ORANGE, RED, drawn_figure
 
 if TYPE_CHECKING:
+    from collections.abc import Iterator
     from pathlib import Path
 
 _COLOURS = {"nominal": GREY, "scale_bias": DARK, "hybrid": BLUE, "online": ORANGE, "paper": RED,
@@ -53,8 +55,7 @@ def _predicted(folder: Path, result: Any) -> Path:
                 axis.set_ylabel(f"{name} [m]" if column == 0 else f"v{name} [m/s]")
         axes[-1, 0].set_xlabel("time [s]")
         axes[-1, 1].set_xlabel("time [s]")
-        handles, labels = axes[0, 0].get_legend_handles_labels()
-        figure.legend(handles, labels, loc="outside upper right", ncols=3)
+        figure.legend(*axes[0, 0].get_legend_handles_labels(), loc="outside upper right", ncols=3)
         return path
 
 
@@ -70,21 +71,29 @@ def _log(axis: Any) -> None:
     axis.yaxis.set_minor_formatter(FuncFormatter(minor))
 
 
-def _horizon(folder: Path, result: Any) -> Path:
-    with drawn_figure(folder / "horizon.png", (7.2, 2.8)) as (figure, path):
+@contextlib.contextmanager
+def _three_panels(
+    path: Path, lines: dict[str, tuple[Any, Any]], below: str, mark: str = "-", **style: Any
+) -> Iterator[tuple[Any, Any]]:
+    """Position, velocity and attitude errors [N, 3] of models over x [N], a panel each."""
+    with drawn_figure(path, (7.2, 2.8)) as (figure, path):
         axes = figure.subplots(1, 3)
-        for name, errors in result.errors.items():
-            steps = errors.position.shape[-1]
-            table = np.stack([errors.at(k) for k in range(steps)])
-            ahead = CONTROL_DT * np.arange(1, steps + 1)
-            for axis, column, label in zip(axes, table.T, _QUANTITIES, strict=True):
-                axis.plot(ahead, column, color=_COLOURS[name], label=_LABELS[name])
-                _log(axis)
-                axis.set_xlabel("horizon [s]")
+        for name, (x, table) in lines.items():
+            for axis, column, label in zip(axes, np.asarray(table).T, _QUANTITIES, strict=True):
+                axis.plot(x, column, mark, color=_COLOURS[name], label=_LABELS[name], **style)
                 axis.set_title(label)
-        handles, labels = axes[0].get_legend_handles_labels()
-        figure.legend(handles, labels, loc="outside lower center", ncols=5)
-        return path
+        for axis in axes:
+            _log(axis)
+            axis.set_xlabel(below)
+        yield figure, axes
+
+
+def _horizon(folder: Path, result: Any) -> Path:
+    ahead = CONTROL_DT * np.arange(1, 1 + max(map(len, result.errors.values())))
+    lines = {name: (ahead, errors) for name, errors in result.errors.items()}
+    with _three_panels(folder / "horizon.png", lines, "horizon [s]") as (figure, axes):
+        figure.legend(*axes[0].get_legend_handles_labels(), loc="outside lower center", ncols=5)
+    return folder / "horizon.png"
 
 
 def _speed(folder: Path, result: Any) -> Path:
@@ -110,34 +119,25 @@ def _speed(folder: Path, result: Any) -> Path:
 
 
 def _curve(folder: Path, result: Any) -> Path:
-    with drawn_figure(folder / "learning_curve.png", (7.2, 2.8)) as (figure, path):
-        axes = figure.subplots(1, 3)
-        for name, points in result.curve.items():
-            seconds = [s for s, _ in points]
-            table = np.array([e for _, e in points])
-            for axis, column, label in zip(axes, table.T, _QUANTITIES, strict=True):
-                axis.plot(seconds, column, "o-", color=_COLOURS[name], label=_LABELS[name])
-                axis.set_xscale("log")
+    lines = {
+        name: ([seconds for seconds, _ in points], [errors for _, errors in points])
+        for name, points in result.curve.items()
+    }
+    with _three_panels(folder / "learning_curve.png", lines, "training [s]", "o-") as (_, axes):
+        for axis in axes:
+            axis.set_xscale("log")
+            for seconds, _ in lines.values():
                 axis.set_xticks(seconds, [f"{s:.0f}" for s in seconds])
-                axis.minorticks_off()
-                _log(axis)
-                axis.set_xlabel("training [s]")
-                axis.set_title(label)
+            axis.minorticks_off()
+            _log(axis)
         axes[0].legend()
-        return path
+    return folder / "learning_curve.png"
 
 
 def _replay(folder: Path, result: Any) -> Path:
-    time = np.array(result.replay["time_s"])
-    with drawn_figure(folder / "replay.png", (7.2, 2.8)) as (figure, path):
-        axes = figure.subplots(1, 3)
-        for name in ("nominal", "body", "online", "online_body"):
-            table = np.array(result.replay[name])
-            for axis, column, label in zip(axes, table.T, _QUANTITIES, strict=True):
-                axis.plot(time, column, ".-", color=_COLOURS[name], lw=0.8, ms=3,
-                          label=_LABELS[name])  # fmt: skip
-                _log(axis)
-                axis.set_xlabel("time [s]")
-                axis.set_title(label)
+    models = ("nominal", "body", "online", "online_body")
+    lines = {name: (result.replay["time_s"], result.replay[name]) for name in models}
+    path = folder / "replay.png"
+    with _three_panels(path, lines, "time [s]", ".-", lw=0.8, ms=3) as (_, axes):
         axes[0].legend()
-        return path
+    return path

@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 import numpy as np
 
 from lafr_mjx import so3
+from lafr_mjx.logs.smoothing import continuous
 from lafr_mjx.metrics import FlightMetrics, flight_metrics
 
 if TYPE_CHECKING:
@@ -60,7 +61,7 @@ class Flight:
     wind: np.ndarray  # [T, 3]
     fan_scale: np.ndarray  # [T]
     crash_time: float  # s; infinite if it did not crash
-    figures: FlightMetrics  # as the commands print them
+    metrics: FlightMetrics  # as the commands print them
 
     @property
     def duration(self) -> float:
@@ -134,8 +135,8 @@ def flight_of(
     air = None
     if hasattr(extra, "air_velocity"):
         air = np.asarray(extra.air_velocity, float)[valid]
-    settled, fan_scale = _weather(scenario, number, time)
-    wind = settled if air is None else air - jets(task.fans, fan_scale, position)
+    steady, fan_scale = _weather(scenario, number, time)
+    wind = steady if air is None else air - jets(task.fans, fan_scale, position)
     return Flight(
         number=number,
         title=title,
@@ -146,14 +147,14 @@ def flight_of(
         reference_quaternion=_quaternions(rollout.reference.rotation, valid),
         speed=speed,
         error=np.linalg.norm(position - wanted, axis=-1),
-        # While the phase comes up to speed, the time scale that is gone to is told.
+        # While the phase comes up to speed, it is the time scale that is gone to.
         time_scale=np.where(time < task.ramp_s, goal, 1.0 / np.maximum(rate, 1e-3)),
         lap=np.asarray(rollout.phase, float)[valid] / task.lap_s,
         blade_angle=_blade_angles(rotor_speed, time, vehicle.rotors.spin),
         wind=wind,
         fan_scale=fan_scale,
         crash_time=float(time[crashed][0]) if crashed.any() else float("inf"),
-        figures=flight_metrics(rollout, task, vehicle.limits),
+        metrics=flight_metrics(rollout, task, vehicle.limits),
     )
 
 
@@ -190,9 +191,7 @@ def _weather(
 
 def _quaternions(rotations: Any, valid: np.ndarray) -> np.ndarray:
     """Quaternions [T, 4] of rotations; q and -q are the same, so that no step is a jump."""
-    quaternions = np.asarray(so3.matrix_to_quaternion(np.asarray(rotations, float)[valid]))
-    turns = np.sum(quaternions[1:] * quaternions[:-1], axis=-1) < 0.0
-    return quaternions * np.concatenate([[1.0], np.where(np.cumsum(turns) % 2, -1.0, 1.0)])[:, None]
+    return continuous(np.asarray(so3.matrix_to_quaternion(np.asarray(rotations, float)[valid])))
 
 
 def _blade_angles(rotor_speed: np.ndarray, time: np.ndarray, spin: np.ndarray) -> np.ndarray:

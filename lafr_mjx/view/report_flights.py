@@ -126,7 +126,7 @@ def plot_potential(
     error_threshold: float,
     title: str,
 ) -> Path:
-    """J over time scale and error, the flights that were flown, and what was foretold for others.
+    """J over time scale and error, the flights that were flown, and what was predicted for others.
 
     Args:
         path: of the picture.
@@ -195,5 +195,5 @@ def _slices(axis: Any, records: Sequence[Mapping[str, Any]], potential: Any,
     axis.set_yscale("log")
     _plain_ticks(axis)
     axis.invert_xaxis()
-    axis.set_title("J(α): foretold (lines), flown (stars)")
+    axis.set_title("J(α): predicted (lines), flown (stars)")
     axis.set_xlabel("time scale α  (faster →)")

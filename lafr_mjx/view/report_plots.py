@@ -173,8 +173,7 @@ def plot_faults(path: Path, flown: Mapping[str, Any], held: Mapping[str, Any]) -
             axes[1].set_ylim(bottom=0.0)
         for axis in axes:
             axis.xaxis.set_major_locator(MaxNLocator(integer=True, min_n_ticks=1))
-        handles, labels = axes[0].get_legend_handles_labels()
-        figure.legend(handles, labels, loc="outside lower center", ncols=4)
+        figure.legend(*axes[0].get_legend_handles_labels(), loc="outside lower center", ncols=4)
         return path
 
 
@@ -207,6 +206,5 @@ def plot_horizons(
             axis.set_xlabel("training horizon [s]")
             axis.set_ylabel(label)
             axis.set_ylim(0.0, 1.1 * axis.get_ylim()[1])
-        handles, labels = axes[0].get_legend_handles_labels()
-        figure.legend(handles, labels, loc="outside upper right", ncols=2)
+        figure.legend(*axes[0].get_legend_handles_labels(), loc="outside upper right", ncols=2)
         return path

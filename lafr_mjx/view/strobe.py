@@ -2,12 +2,14 @@
 
 from __future__ import annotations
 
+import io
 from typing import TYPE_CHECKING
 
 import mujoco
 import numpy as np
 from PIL import Image, ImageDraw
 
+from lafr_mjx.runs.run_files import write_whole
 from lafr_mjx.view.camera import wide_camera
 from lafr_mjx.view.decorations import TRAIL_WIDTH, draw_line, draw_path, draw_wind, speed_colour
 from lafr_mjx.view.offscreen import Renderer
@@ -74,16 +76,10 @@ def strobe_picture(replay: Replay, width: int = 1280, interval: float = INTERVAL
 
 def make_strobe(path: Path, replay: Replay, width: int = 1280) -> None:
     """Write the picture; it appears whole or not at all."""
+    data, png = io.BytesIO(), path.suffix.lower() == ".png"
     picture = strobe_picture(replay, width)
-    partial = path.with_name(f".{path.stem}.partial{path.suffix}")
-    try:
-        if path.suffix.lower() == ".png":
-            picture.save(partial, optimize=True)
-        else:
-            picture.save(partial, quality=92)
-        partial.replace(path)
-    finally:
-        partial.unlink(missing_ok=True)
+    picture.save(data, "PNG" if png else "JPEG", **({"optimize": True} if png else {"quality": 92}))
+    write_whole(path, data.getvalue())
 
 
 def one_lap(flight: Flight, ramp_s: float) -> tuple[float, float]:
@@ -99,17 +95,17 @@ def one_lap(flight: Flight, ramp_s: float) -> tuple[float, float]:
 def _caption(picture: Image.Image, flight: Flight, interval: float, name: str) -> None:
     draw = ImageDraw.Draw(picture, "RGBA")
     unit = picture.width / 1000.0
-    title, told = flight.title, flight.figures
-    lap = "no lap" if told.lap_time_s is None else f"lap {told.lap_time_s:.2f} s"
-    figures = f"up to {told.peak_speed_mps:.1f} m/s, {lap}, RMSE {told.rmse_m:.2f} m"
-    if told.crashed:
-        figures += f", crashed at {flight.crash_time:.1f} s"
+    title, metrics = flight.title, flight.metrics
+    lap = "no lap" if metrics.lap_time_s is None else f"lap {metrics.lap_time_s:.2f} s"
+    line = f"up to {metrics.peak_speed_mps:.1f} m/s, {lap}, RMSE {metrics.rmse_m:.2f} m"
+    if metrics.crashed:
+        line += f", crashed at {flight.crash_time:.1f} s"
     big, small = font(round(19 * unit), bold=True), font(round(13 * unit))
-    small_width = max(draw.textlength(t, small) for t in (figures, name))
+    small_width = max(draw.textlength(t, small) for t in (line, name))
     width = max(small_width, draw.textlength(title, big)) + 24.0 * unit
     draw.rounded_rectangle((10 * unit, 10 * unit, 10 * unit + width, 80 * unit), 7 * unit, _SHADE)
     draw.text((22 * unit, 33 * unit), title, _INK, big, anchor="ls")
-    draw.text((22 * unit, 53 * unit), figures, _INK, small, anchor="ls")
+    draw.text((22 * unit, 53 * unit), line, _INK, small, anchor="ls")
     draw.text((22 * unit, 71 * unit), name, _DIM, small, anchor="ls")
     note = f"a picture every {interval:g} s · drone drawn {WIDE_DRONE_SIZE:g} times its size"
     place = (14 * unit, picture.height - 10 * unit)

@@ -181,7 +181,7 @@ def test_a_bag_of_another_version_is_refused(tmp_path):
 
 
 def test_the_same_bag_can_be_replayed_and_fitted_to(tmp_path):
-    from lafr_mjx.logs.bag import read_bag
+    from lafr_mjx.logs.readers.ros_bag import read_bag
 
     def command(k):
         message = m.message_class("agiros_msgs/Command")(

@@ -8,7 +8,7 @@ from typing import Any, NamedTuple
 import numpy as np
 
 from lafr_mjx import so3
-from lafr_mjx.logs.raw import RawLog, Signal
+from lafr_mjx.logs.raw_log import RawLog, Signal
 
 GRAVITY = 9.81
 FINE = 1e-3

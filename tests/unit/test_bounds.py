@@ -17,13 +17,21 @@ from lafr_mjx.plant.vehicle import load_vehicle
 from lafr_mjx.reference.flatness import reference_state
 from lafr_mjx.reference.path import derivatives
 from lafr_mjx.tasks import load_task
-from lafr_mjx.time_optimal import check, compute, models, motion, uniform
+from lafr_mjx.time_optimal import (
+    ideal_vehicle,
+    motion,
+    task_bounds,
+    uniform_scaling,
+)
+from lafr_mjx.time_optimal import (
+    solution_check as check,
+)
 from lafr_mjx.time_optimal.geometry import Gates, Tube, default_geometry, evenly_spaced
 from lafr_mjx.types import GRAVITY
 
 pytest.importorskip("casadi")
 VEHICLE = load_vehicle("lafr192")
-IDEAL = models.ideal_vehicle(VEHICLE)
+IDEAL = ideal_vehicle.ideal_vehicle(VEHICLE)
 
 
 def line_time(distance, thrust, rate, from_hover):
@@ -50,15 +58,15 @@ def line_time(distance, thrust, rate, from_hover):
 def exact(name, model, nodes=100, ideal=IDEAL, band=None):
     path = load_task(name).path
     if band is None:
-        band = compute.YAW_BAND if model == "rotor" else 0.0
-    slow = 1.5 * uniform.uniform_ceiling(path, ideal)
-    return compute.exact_bound(path, ideal, model, nodes, slow, band)
+        band = task_bounds.YAW_BAND if model == "rotor" else 0.0
+    slow = 1.5 * uniform_scaling.uniform_ceiling(path, ideal)
+    return task_bounds.exact_bound(path, ideal, model, nodes, slow, band)
 
 
 @pytest.mark.parametrize(("name", "lap"), [("figure8", 2.564), ("shuttle", 2.241)])
 def test_uniform_ceiling_is_the_calibrated_one_and_tight(name, lap):
     task = load_task(name)
-    found = uniform.uniform_ceiling(task.path, IDEAL)
+    found = uniform_scaling.uniform_ceiling(task.path, IDEAL)
     assert found == pytest.approx(lap, rel=0.001)
     phase = np.linspace(0.0, task.lap_s, 9973)
     reference = reference_state(task.path, phase, task.lap_s / found)
@@ -69,7 +77,7 @@ def test_uniform_ceiling_is_the_calibrated_one_and_tight(name, lap):
 def test_uniform_ceiling_of_the_shuttle_in_closed_form():
     # x = A sin(w t): pitch = atan(A w² sin / g), so the rate peaks at A w³ / g in the middle.
     expected = 2.0 * math.pi / (6.0 * GRAVITY / 2.67) ** (1.0 / 3.0)
-    assert uniform.uniform_ceiling(load_task("shuttle").path, IDEAL) == pytest.approx(
+    assert uniform_scaling.uniform_ceiling(load_task("shuttle").path, IDEAL) == pytest.approx(
         expected, rel=2e-3
     )
 
@@ -113,17 +121,19 @@ def test_figure8_on_the_exact_path():
 
 
 def test_free_paths_of_the_straight_tasks():
-    expected: dict[tuple[str, models.ModelName], float] = {
+    expected: dict[tuple[str, ideal_vehicle.ModelName], float] = {
         ("shuttle", "ctbr"): 1.91,
         ("dash", "ctbr"): 1.490,
         ("dash", "rotor"): 1.419,
     }
-    ideal = models.ideal_vehicle(VEHICLE, 0.07, (1.5e-4,))
+    ideal = ideal_vehicle.ideal_vehicle(VEHICLE, 0.07, (1.5e-4,))
     for (name, model), seconds in expected.items():
         task = load_task(name)
-        band = compute.YAW_BAND if model == "rotor" else 0.0
+        band = task_bounds.YAW_BAND if model == "rotor" else 0.0
         start = exact(name, model, 100, ideal)
-        bound = compute.free_bound(task.path, default_geometry(task), ideal, model, 60, start, band)
+        bound = task_bounds.free_bound(
+            task.path, default_geometry(task), ideal, model, 60, start, band
+        )
         assert bound.seconds == pytest.approx(seconds, rel=0.01)
         assert bound.seconds < start[0].seconds
         assert bound.check.position_error_m < 1e-3
@@ -134,7 +144,7 @@ def test_a_wider_tube_is_never_slower():
     start = exact("figure8", "ctbr", 100)
     times = [start[0].seconds]
     for radius in (0.1, 0.35):
-        bound = compute.free_bound(task.path, Tube(radius), IDEAL, "ctbr", 40, start, 0.0)
+        bound = task_bounds.free_bound(task.path, Tube(radius), IDEAL, "ctbr", 40, start, 0.0)
         assert bound.check.geometry_excess_m <= check.MAX_GEOMETRY_EXCESS
         times.append(bound.seconds)
     assert times == sorted(times, reverse=True)
@@ -148,12 +158,13 @@ def test_gates_on_the_inspection_tour():
     assert gates.radius == 0.25
     np.testing.assert_allclose(gates.points, task.landmarks)
     start = exact("inspection", "ctbr", 100)
-    bound = compute.free_bound(task.path, gates, IDEAL, "ctbr", 60, start, 0.0)
+    bound = task_bounds.free_bound(task.path, gates, IDEAL, "ctbr", 60, start, 0.0)
     assert bound.seconds < start[0].seconds
     # To pass more points of the path, and these exactly, takes longer.
     many = evenly_spaced(task, 6, 0.0)
     assert (
-        compute.free_bound(task.path, many, IDEAL, "ctbr", 60, start, 0.0).seconds > bound.seconds
+        task_bounds.free_bound(task.path, many, IDEAL, "ctbr", 60, start, 0.0).seconds
+        > bound.seconds
     )
 
 
@@ -228,7 +239,7 @@ def test_an_impossible_problem_gives_no_number():
     start = exact("figure8", "ctbr", 100)
     weak = IDEAL._replace(thrust_high=9.0)  # cannot even hover
     with pytest.raises(RunError, match="IPOPT ended with '") as caught:
-        compute.free_bound(task.path, Tube(0.35), weak, "ctbr", 20, start, 0.0)
+        task_bounds.free_bound(task.path, Tube(0.35), weak, "ctbr", 20, start, 0.0)
     assert "no bound was found" in str(caught.value)
 
 
@@ -252,7 +263,7 @@ def test_a_failed_bound_is_null_and_the_others_are_kept(tmp_path, monkeypatch, c
     def fails(*_args):
         raise RunError("rotor bound: IPOPT ended with 'Restoration_Failed'")
 
-    monkeypatch.setattr(compute, "free_bound", fails)
+    monkeypatch.setattr(task_bounds, "free_bound", fails)
     file = tmp_path / "bounds.json"
     with pytest.raises(RunError, match="Restoration_Failed"):
         Bounds("shuttle", nodes=25, json=file).run()

@@ -46,11 +46,11 @@ def test_open_loop_of_the_nominal_model_in_free_flight():
     given = steps.windows(record, 0, size, 25)
     nominal = body.create(np.random.default_rng(0))
     found = open_loop.errors(open_loop.body_step, nominal, given)
-    assert found.position.shape == (25,) and found.at(24)[0] < 0.01
+    assert found.shape == (25, 3) and found[24, 0] < 0.01
     # A thrust that is too small by 1 m/s² falls behind by t²/2 and t.
     weak = nominal._replace(linear=nominal.linear.copy())
     weak.linear[NAMES.index("one"), OUTPUTS.index("az")] = -1.0
-    at_end = open_loop.errors(open_loop.body_step, weak, given).at(24)
+    at_end = open_loop.errors(open_loop.body_step, weak, given)[24]
     np.testing.assert_allclose(at_end, [125.0, 50.0, 0.0], atol=0.05)
 
 

@@ -12,8 +12,8 @@ from log_flights import fly, raw_log, save_npz
 
 from lafr_mjx import so3
 from lafr_mjx.errors import InputError
-from lafr_mjx.logs.raw import Signal
-from lafr_mjx.logs.read import read_logs
+from lafr_mjx.logs.log_readers import ReadOptions, read_logs
+from lafr_mjx.logs.raw_log import Signal
 from lafr_mjx.logs.resample import interval_means, uniform
 from lafr_mjx.logs.smoothing import differentiate
 
@@ -240,7 +240,7 @@ def test_tables_with_other_axes_orders_and_units(tmp_path, kind):
 
         table = {name: columns[:, i] for i, name in enumerate(names[:-1])}
         parquet.write_table(pyarrow.table(table), path)
-    (raw,) = read_logs(path, tmp_path / "map.toml")
+    (raw,) = read_logs(path, ReadOptions(tmp_path / "map.toml"))
     log = uniform(raw)
     assert log.position is not None and log.velocity is not None
     assert log.rates is not None and log.rotation is not None
@@ -270,7 +270,7 @@ def test_bad_column_maps(tmp_path, change, words):
     lines = [",".join(names), *(",".join([*map(str, row), "x"]) for row in columns[:200])]
     (tmp_path / "log.csv").write_text("\n".join(lines))
     with pytest.raises(InputError) as error:
-        read_logs(tmp_path / "log.csv", tmp_path / "map.toml")
+        read_logs(tmp_path / "log.csv", ReadOptions(tmp_path / "map.toml"))
     for word in words:
         assert word in str(error.value)
 
@@ -283,4 +283,4 @@ def test_bad_cells_are_named(tmp_path, line, words):
     (tmp_path / "map.toml").write_text('[time]\ncolumn = "t"\n')
     (tmp_path / "log.csv").write_text(f"t,x,y\n0.0,1,2\n{line}\n0.2,1,2\n")
     with pytest.raises(InputError, match=words):
-        read_logs(tmp_path / "log.csv", tmp_path / "map.toml")
+        read_logs(tmp_path / "log.csv", ReadOptions(tmp_path / "map.toml"))

@@ -10,8 +10,8 @@ from rosbags.typesys import Stores, get_types_from_msg, get_typestore
 
 from lafr_mjx import so3
 from lafr_mjx.errors import InputError
-from lafr_mjx.logs.bag import BagTopics, read_bag
-from lafr_mjx.logs.read import read_logs
+from lafr_mjx.logs.log_readers import ReadOptions, read_logs
+from lafr_mjx.logs.readers.ros_bag import read_bag
 from lafr_mjx.logs.resample import uniform
 
 MADE = fly(6.0)
@@ -156,13 +156,13 @@ def test_agiros_state_and_feedthrough_command(tmp_path):
 
 def test_another_command_can_be_asked_for(tmp_path):
     path = write(tmp_path / "a.bag", agiros())
-    raw = read_bag(path, BagTopics(command="/quad/agiros_pilot/mpc_command"))
+    raw = read_bag(path, ReadOptions(command_topic="/quad/agiros_pilot/mpc_command"))
     assert raw.thrust is not None
     np.testing.assert_allclose(raw.thrust.values, MADE.thrust[0])
     with pytest.raises(InputError, match=r"--command-topic /none: is not in .*mpc_command"):
-        read_bag(path, BagTopics(command="/none"))
+        read_bag(path, ReadOptions(command_topic="/none"))
     with pytest.raises(InputError, match=r"holds agiros_msgs/msg/QuadState"):
-        read_bag(path, BagTopics(command="/quad/agiros_pilot/state"))
+        read_bag(path, ReadOptions(command_topic="/quad/agiros_pilot/state"))
 
 
 @pytest.mark.parametrize("in_body", [True, False])
@@ -180,7 +180,7 @@ def test_odometry_in_either_frame_and_mavros_targets(tmp_path, in_body):
     # Without drag the thrust carries the weight: full thrust comes out near the 25 m/s² above.
     np.testing.assert_allclose(log.command[:-2, 0], MADE.thrust[: len(log.time) - 2], rtol=0.03)
     assert any("mass cannot be told" in note for note in raw.notes)
-    given = read_bag(path, BagTopics(full_thrust=25.0))
+    given = read_bag(path, ReadOptions(full_thrust=25.0))
     assert given.thrust is not None
     np.testing.assert_allclose(given.thrust.values[:, 0], MADE.thrust[::2], rtol=1e-5)
 

@@ -7,15 +7,15 @@ import pytest
 from log_flights import fly, raw_log
 
 from lafr_mjx import so3
-from lafr_mjx.logs import checks, offsets
-from lafr_mjx.logs.raw import Signal
+from lafr_mjx.logs import log_checks, time_offset
+from lafr_mjx.logs.raw_log import Signal
 from lafr_mjx.logs.resample import uniform
 
 MADE = fly(12.0, drag=(0.3, 0.3, 0.1), delay=0.02, motor_lag=0.03, rate_lag=0.04)
 
 
 def findings(**changes):
-    return checks.check(uniform(raw_log(MADE, **changes)))
+    return log_checks.check(uniform(raw_log(MADE, **changes)))
 
 
 def signal(values, held=False):
@@ -62,7 +62,7 @@ def test_the_usual_mistakes_are_named(changes, words):
 def test_offset_of_commanded_rates():
     """A pure delay of 40 ms on held commands."""
     log = uniform(raw_log(MADE))
-    assert offsets.rates_offset(log, 0, len(log.time)) == pytest.approx(0.04, abs=0.002)
+    assert time_offset.rates_offset(log, 0, len(log.time)) == pytest.approx(0.04, abs=0.002)
 
 
 @pytest.mark.parametrize("shift", [-0.012, 0.0, 0.0045])
@@ -70,7 +70,7 @@ def test_offset_of_a_gyroscope(shift):
     """Stamps of the gyroscope that are off, found to a millisecond."""
     made = fly(10.0, seed=3)
     log = uniform(raw_log(made, commanded=False, rates=Signal(made.time + shift, made.rates, "w")))
-    found = offsets.rates_offset(log, 0, len(log.time))
+    found = time_offset.rates_offset(log, 0, len(log.time))
     # Held rates are taken as straight lines between samples: half a sample, the wrong way.
     assert found == pytest.approx(-shift + 0.005, abs=0.0015)
 
@@ -80,4 +80,4 @@ def test_no_offset_where_nothing_turns():
     flat = np.tile([1.0, 0.0, 0.0, 0.0], (len(MADE.time), 1))
     log = uniform(raw_log(MADE, rates=signal(still), rate_command=signal(still, True),
                           quaternion=signal(flat)))  # fmt: skip
-    assert offsets.rates_offset(log, 0, len(log.time)) is None
+    assert time_offset.rates_offset(log, 0, len(log.time)) is None

@@ -12,10 +12,10 @@ import pytest
 from log_flights import fly, raw_log, save_npz
 
 from lafr_mjx.errors import InputError
-from lafr_mjx.logs import checks
+from lafr_mjx.logs import log_checks
+from lafr_mjx.logs.log_readers import ReadOptions, read_logs
 from lafr_mjx.logs.outliers import outliers
-from lafr_mjx.logs.raw import Signal
-from lafr_mjx.logs.read import read_logs
+from lafr_mjx.logs.raw_log import Signal
 from lafr_mjx.logs.resample import uniform
 
 MADE = fly(4.0, seed=100, drag=(0.4, 0.4, 0.2))
@@ -63,7 +63,7 @@ def save_parquet(folder):
 
 
 def read(path):
-    (raw,) = read_logs(path, path.parent / "map.toml")
+    (raw,) = read_logs(path, ReadOptions(path.parent / "map.toml"))
     return uniform(raw)
 
 
@@ -86,7 +86,7 @@ def test_flipped_bits_and_cut_files_never_surprise(tmp_path, kind):
             data[place] ^= 1 << int(rng.integers(0, 8))
         path.write_bytes(bytes(data))
         try:
-            checks.check(read(path))
+            log_checks.check(read(path))
         except InputError as error:
             refused += 1
             assert str(path) in str(error) or "map.toml" in str(error)
@@ -194,5 +194,5 @@ def test_positions_alone_in_other_units_are_named(scale, unit):
     assert raw.position is not None
     moved = raw.position._replace(values=scale * raw.position.values)
     log = uniform(raw_log(MADE, position=moved, velocity=None))
-    findings = [finding for finding in checks.check(log) if finding.serious]
+    findings = [finding for finding in log_checks.check(log) if finding.serious]
     assert any(unit in finding.text for finding in findings)

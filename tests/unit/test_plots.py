@@ -4,15 +4,14 @@ from __future__ import annotations
 
 import numpy as np
 import pytest
+import view_runs
 from matplotlib.figure import Figure
 from matplotlib.image import imread
 
 from lafr_mjx.errors import InputError, RunError
-from lafr_mjx.reference import clock as clocks
-from lafr_mjx.reference.flatness import reference_state
 from lafr_mjx.runs.run_folder import RunFolder
 from lafr_mjx.tasks import load_task
-from lafr_mjx.types import CONTROL_DT, Rollout, State
+from lafr_mjx.types import CONTROL_DT
 from lafr_mjx.view import plots
 from lafr_mjx.view.drawing import sliding_mean
 
@@ -21,24 +20,15 @@ NAMES = ["progress.png", "paths.png", "body_rates.png", "ats.png"]
 
 
 def flown(time_scale, offset=0.1, rate=1.0, turned=False):
-    """A flight beside its reference."""
-    time = CONTROL_DT * np.arange(round(TASK.flight_s(time_scale) / CONTROL_DT))
-    phase, *rates = clocks.shifted(TASK.start_clock(time_scale), time)
-    wanted = reference_state(TASK.path, phase, *rates)
+    """A flight beside its reference, with constant commands."""
+    flight = view_runs.flown(time_scale, (0.0, offset, 0.0))
     if turned:
-        wanted = wanted._replace(position=np.asarray(wanted.position)[:, [1, 0, 2]])
-    position = np.asarray(wanted.position) + np.array([0.0, offset, 0.0])
-    truth = State(position, wanted.velocity, wanted.rotation, wanted.rates)
-    ticks = len(time)
-    command = np.tile([9.81, 0.0, -rate, 0.5 * rate], (ticks, 1))
-    flags = np.zeros(ticks, bool)
-    twice = State(*(np.repeat(np.asarray(leaf), 2, axis=0) for leaf in truth))
-    return Rollout(
-        time=time, valid=~flags, sensed=truth, stamp=time, command=command, reference=wanted,
-        phase=phase, phase_rate=rates[0], time_scale=np.full(ticks, time_scale), truth=truth,
-        crashed=flags, sample_time=np.repeat(time, 2), sample=twice,
-        sample_received=np.ones(2 * ticks, bool), diagnostics=None,
-    )  # fmt: skip
+        wanted = np.asarray(flight.reference.position)[:, [1, 0, 2]]
+        flight = flight._replace(
+            reference=flight.reference._replace(position=wanted),
+            truth=flight.truth._replace(position=wanted + np.array([0.0, offset, 0.0])),
+        )
+    return flight._replace(command=np.tile([9.81, 0.0, -rate, 0.5 * rate], (len(flight.time), 1)))
 
 
 def record(time_scale, error=0.1, **more):

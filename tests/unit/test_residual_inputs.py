@@ -11,7 +11,7 @@ from log_flights import fly, raw_log
 from lafr_mjx import mlp, so3
 from lafr_mjx.control.policy import create_policy
 from lafr_mjx.errors import InputError
-from lafr_mjx.fitting import state as fit_state
+from lafr_mjx.fitting import state_models
 from lafr_mjx.learner import loop, methods
 from lafr_mjx.learner.improve import LearnerSettings
 from lafr_mjx.logs.resample import uniform
@@ -44,11 +44,11 @@ def test_each_choice_learns_from_a_simulated_log(record, features):
     """Eight seconds of flight, tested on the next eight."""
     rows = steps.transitions(record, 0, 800)
     # Its commands act at once, as measured inputs do: the lag has its own tests.
-    model = fit_state.fit_online(rows, False, features, 100)
+    model = state_models.fit_online(rows, False, features, 100)
     unseen = steps.windows(record, 800, 1600, 25)
     nominal = body.create(np.random.default_rng(0))
-    before = open_loop.errors(open_loop.body_step, nominal, unseen).at(24)
-    after = open_loop.errors(*model, unseen).at(24)
+    before = open_loop.errors(open_loop.body_step, nominal, unseen)[24]
+    after = open_loop.errors(*model, unseen)[24]
     # Wind, drag and weight together: position and velocity.
     assert np.all(after[:2] < 0.35 * before[:2]), (before, after)
 

@@ -8,7 +8,7 @@ import numpy as np
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
-from view_runs import TASK, flown, run_config, write_run
+from view_runs import TASK, flown, write_run
 
 from lafr_mjx import so3
 from lafr_mjx.errors import InputError
@@ -86,7 +86,7 @@ def test_a_crash_is_shown_from_its_moment_on():
     flight = shown(flown(crash_at=3.0))
     assert not flight.at(2.9).crashed
     assert flight.at(3.1).crashed
-    assert flight.figures.crashed
+    assert flight.metrics.crashed
 
 
 def test_wind_is_that_of_the_plant_that_was_flown(tmp_path):
@@ -139,7 +139,7 @@ def test_a_run_is_read_with_its_figures(tmp_path):
     assert replay.note == ""
     # 2.24 m/s at time scale 1: two harmonics give hypot(2.8, 1.0) 2π / 8.34.
     peak = np.hypot(2.8, 1.0) * 2.0 * np.pi / 8.34
-    peaks = [flight.figures.peak_speed_mps for flight in replay.flights]
+    peaks = [flight.metrics.peak_speed_mps for flight in replay.flights]
     np.testing.assert_allclose(peaks, [peak, peak / 0.5, peak / 0.4], rtol=0.01)
     assert replay.top_speed == pytest.approx(peak / 0.4, rel=0.01)
     assert replay.flights[1].at(5.0).time_scale == pytest.approx(0.5)
@@ -164,21 +164,25 @@ def refused(path, words, **options):
         assert word in str(caught.value)
 
 
-def test_what_is_no_run_is_refused(tmp_path):
-    refused(tmp_path / "nowhere", ["nowhere", "there is no such folder"])
-    (tmp_path / "empty").mkdir()
-    refused(tmp_path / "empty", ["is not the folder of a run", "config.toml"])
-
-
-def test_a_run_without_flights_is_refused(tmp_path):
-    refused(write_run(tmp_path / "run", []), ["no recorded flight", "--resume"])
-
-
-def test_a_run_cut_short_is_refused(tmp_path):
-    run = write_run(tmp_path / "run", [flown()])
+def cut_config(run):
     config = (run / "config.toml").read_bytes()
     (run / "config.toml").write_bytes(config[: len(config) // 2])
-    refused(run, ["config.toml"])
+
+
+@pytest.mark.parametrize(
+    ("make", "words"),
+    [
+        (lambda path: None, ("run", "there is no such folder")),
+        (lambda path: path.mkdir(), ("is not the folder of a run", "config.toml")),
+        (lambda path: write_run(path, []), ("no recorded flight", "--resume")),
+        (lambda path: cut_config(write_run(path, [flown()])), ("config.toml",)),
+        (lambda path: RunFolder.create(path, {"other": 1}).close(), ("[run]",)),
+    ],
+    ids=["nothing", "empty", "without flights", "cut short", "something else"],
+)
+def test_what_is_no_run_is_refused(tmp_path, make, words):
+    make(tmp_path / "run")
+    refused(tmp_path / "run", words)
 
 
 def test_a_damaged_flight_is_named(tmp_path):
@@ -214,12 +218,6 @@ def test_a_run_whose_task_file_is_gone_says_so(tmp_path):
     run = write_run(tmp_path / "run", [flown()], task="/gone/mine.toml")
     refused(run, ["/gone/mine.toml", "--task"])
     assert load_replay(run, task="figure8").task.name == "figure8"
-
-
-def test_a_folder_of_something_else_is_refused(tmp_path):
-    config = {key: value for key, value in run_config().items() if key != "run"} | {"other": 1}
-    RunFolder.create(tmp_path / "run", config).close()
-    refused(tmp_path / "run", ["[run]"])
 
 
 def test_unknown_flights_are_refused(tmp_path):

@@ -10,8 +10,8 @@ from view_runs import projected
 
 from lafr_mjx.tasks import load_task
 from lafr_mjx.view.replay import path_points
-from lafr_mjx.view.web.camera import HomeCameras, home_camera
 from lafr_mjx.view.web.colours import linear_rgb
+from lafr_mjx.view.web.home_camera import HomeCameras, home_camera
 
 FOV = np.radians(75.0)
 

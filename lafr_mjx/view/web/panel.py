@@ -10,7 +10,7 @@ import numpy as np
 
 from lafr_mjx.view.decorations import speed_colour
 from lafr_mjx.view.player import SPEEDS
-from lafr_mjx.view.web.plots import FlightPlot, add_progress_plot
+from lafr_mjx.view.web.browser_plots import FlightPlot, add_progress_plot
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
@@ -18,7 +18,7 @@ if TYPE_CHECKING:
     from lafr_mjx.view.flights import Moment
     from lafr_mjx.view.player import Player
 
-_TELL_EVERY_S = 0.15
+_UPDATE_EVERY_S = 0.15
 _QUIET_S = 5.0  # s, in which a plot is left alone after a visitor has arrived
 
 
@@ -27,7 +27,7 @@ class Panel:
 
     def __init__(self, server: Any, player: Player, top_speed: float) -> None:
         self._player = player
-        self._told = self._quiet_until = 0.0
+        self._updated = self._quiet_until = 0.0
         self._index = -1
         gui = server.gui
         self._text = gui.add_markdown("")
@@ -69,15 +69,15 @@ class Panel:
         if self._index != self._player.index:
             self._show_flight()
         now = time.monotonic()
-        if now - self._told < _TELL_EVERY_S:
+        if now - self._updated < _UPDATE_EVERY_S:
             return
-        self._told = now
+        self._updated = now
         if now > self._quiet_until:
             self._plot.show(self._player.flights[0], moments[0].time)
         for handle, name, value in (
             (self._time, "value", round(min(self._player.time, self._time.max), 2)),
             (self._play, "label", "Play" if self._player.paused else "Pause"),
-            (self._text, "content", _figures(self._player, moments)),
+            (self._text, "content", _metrics(self._player, moments)),
         ):
             if getattr(handle, name) != value:
                 setattr(handle, name, value)
@@ -112,10 +112,10 @@ class Panel:
 def _title(player: Player, index: int) -> str:
     flights = player.replays[0].flights
     flight = flights[min(index, len(flights) - 1)]
-    return f"{flight.title}, {flight.figures.peak_speed_mps:.1f} m/s"
+    return f"{flight.title}, {flight.metrics.peak_speed_mps:.1f} m/s"
 
 
-def _figures(player: Player, moments: Sequence[Moment]) -> str:
+def _metrics(player: Player, moments: Sequence[Moment]) -> str:
     lines = []
     for replay, flight, moment in zip(player.replays, player.flights, moments, strict=True):
         state = " · **crashed**" if moment.crashed else ""

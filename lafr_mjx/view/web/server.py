@@ -14,7 +14,7 @@ import numpy as np
 from lafr_mjx.errors import InputError
 from lafr_mjx.view.player import Player
 from lafr_mjx.view.scene import build_scene
-from lafr_mjx.view.web.camera import HomeCameras
+from lafr_mjx.view.web.home_camera import HomeCameras
 from lafr_mjx.view.web.panel import Panel
 from lafr_mjx.view.web.world import add_world
 

@@ -6,7 +6,13 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from lafr_mjx.view.decorations import LEAST_WIND, TRAIL_S, speed_colour
+from lafr_mjx.view.decorations import (
+    ARROW_SCALE,
+    LEAST_WIND,
+    TRAIL_S,
+    speed_colour,
+    wind_arrows,
+)
 from lafr_mjx.view.flights import jets
 from lafr_mjx.view.meshes import merged, parts_of_body
 from lafr_mjx.view.web.colours import linear_rgb
@@ -21,8 +27,6 @@ _TRAIL_M, _PATH_PIXELS = 0.03, 2.0  # width of the lines
 _PATH_COLOUR = (245, 248, 255)
 _GHOST_TINT = ((90, 190, 255), 0.30)
 _WIND_RGB = np.array([0.25, 0.70, 1.0])
-_ARROW_M = 0.14  # of arrow per m/s of wind
-_WIND_ARROWS = 4
 _JET_AHEAD_M = (0.15, 0.8, 1.6)
 
 
@@ -69,7 +73,7 @@ class StageInBrowser:
             return  # arrows are sent anew only when it is seen
         self._wind_shown = wind
         arrows = self._arrows(wind, moment.fan_scale)
-        long = np.linalg.norm(arrows[:, 1] - arrows[:, 0], axis=-1) > LEAST_WIND * _ARROW_M
+        long = np.linalg.norm(arrows[:, 1] - arrows[:, 0], axis=-1) > LEAST_WIND * ARROW_SCALE
         if self._wind is not None:
             self._wind.remove()
             self._wind = None
@@ -81,19 +85,13 @@ class StageInBrowser:
 
     def _arrows(self, wind: np.ndarray, fan_scale: float) -> np.ndarray:
         """Start and end [N, 2, 3] of the arrows over the path and in the fans' jets."""
-        low, high = self._stage.path.min(axis=0), self._stage.path.max(axis=0)
-        shaft = _ARROW_M * wind
-        starts = [
-            np.array([x, high[1] + 0.7, high[2] + 0.35]) - 0.5 * shaft
-            for x in np.linspace(low[0], high[0], _WIND_ARROWS)
-        ]
-        shafts = [shaft] * len(starts)
+        arrows = [wind_arrows(self._stage.path, wind)]
         for fan in self._stage.fans:
             ahead = np.array(_JET_AHEAD_M)[:, None] * fan.direction + fan.position
-            starts += list(ahead + self._stage.offset)
-            strength = np.full(len(ahead), fan_scale)
-            shafts += list(_ARROW_M * jets([fan], strength, ahead))
-        return np.array([[s, s + d] for s, d in zip(starts, shafts, strict=True)])
+            shafts = ARROW_SCALE * jets([fan], np.full(len(ahead), fan_scale), ahead)
+            starts = ahead + self._stage.offset
+            arrows.append(np.stack([starts, starts + shafts], axis=1))
+        return np.concatenate(arrows)
 
 
 def _add_props(server: Any, scene: Scene, root: str, index: int) -> None:

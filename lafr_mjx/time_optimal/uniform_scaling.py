@@ -16,7 +16,7 @@ from lafr_mjx.reference.path import derivatives, lap_s
 
 if TYPE_CHECKING:
     from lafr_mjx.reference.path import Path
-    from lafr_mjx.time_optimal.models import Ideal
+    from lafr_mjx.time_optimal.ideal_vehicle import Ideal
 
 _SAMPLES = 20_001
 _SLOWEST, _FASTEST = 100.0, 1e-3  # of the time scales that are looked at

@@ -4,23 +4,16 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Any
 
-from lafr_mjx.fitting.fitting import HORIZONS, QUANTITIES
-from lafr_mjx.fitting.tables import (
-    HORIZON_TEXT,
-    NAMES,
-    estimate_rows,
-    figures_row,
-    rate_rows,
-)
+from lafr_mjx.fitting.fit_job import HORIZONS, QUANTITIES
+from lafr_mjx.fitting.fit_tables import ERROR_HEADS, error_table, estimate_rows, rate_rows
 from lafr_mjx.view.page import Items, Listing, Page, Paragraph, Picture, Section, Table, to_html
 
 if TYPE_CHECKING:
     from pathlib import Path
 
-    from lafr_mjx.fitting.fitting import Result
+    from lafr_mjx.fitting.fit_job import Result
     from lafr_mjx.view.page import Part
 
-_HEADS = ("model", "position mm", "velocity cm/s", "attitude °")
 _UNITS = {"position_mm": "mm", "velocity_cmps": "cm/s", "attitude_deg": "°"}
 _CAPTIONS = {
     "predicted": "Each point was predicted from the measured state 0.5 s before it, with the "
@@ -90,13 +83,10 @@ def _errors(result: Result) -> list[Part]:
     f = result.figures
     parts: list[Part] = []
     for horizon in reversed(HORIZONS):
-        rows = [(NAMES[name], *figures_row(f, name, horizon)) for name in result.errors]
-        caption = f"Error after {HORIZON_TEXT[horizon]}, {f['windows']} windows."
-        parts.append(Table(_HEADS, rows, caption=caption))
-    if "hybrid_500ms_position_mm_spread" in f:
-        parts[0] = parts[0]._replace(  # pyright: ignore
-            caption=f"{parts[0].caption} ±: standard deviation over refits."  # pyright: ignore
-        )
+        title, rows = error_table(f, result.errors, horizon)
+        first = not parts and "hybrid_500ms_position_mm_spread" in f
+        more = " ±: standard deviation over refits." if first else ""
+        parts.append(Table(ERROR_HEADS, rows, caption=f"{title}.{more}"))
     better = all(
         f[f"online_body_500ms_{q}"] < f[f"online_500ms_{q}"] for q in QUANTITIES[:2]
     )  # fmt: skip

@@ -8,7 +8,8 @@ import numpy as np
 
 from lafr_mjx import so3
 from lafr_mjx.errors import InputError
-from lafr_mjx.logs.raw import RawLog, Signal
+from lafr_mjx.logs.log_readers import LogReader, ReadOptions
+from lafr_mjx.logs.raw_log import RawLog, Signal
 
 if TYPE_CHECKING:
     from pathlib import Path
@@ -17,11 +18,40 @@ if TYPE_CHECKING:
     from lafr_mjx.types import Rollout
 
 
-def read_rollout(path: Path) -> RawLog:
-    """One flight: what was sensed at 100 Hz and what was sent at 50 Hz; never the truth."""
-    from lafr_mjx.runs.rollout_file import load_rollout
+class RunReader(LogReader):
+    """Reads what was sensed at 100 Hz and what was sent at 50 Hz; never the truth."""
 
-    return of_rollout(load_rollout(path), path)
+    label = "run folders and their rollouts/*.npz"
+    suffixes = (".npz",)
+
+    def recognises(self, path: Path) -> bool:
+        """Folders by their configuration, files by their content."""
+        return (path / "config.toml").is_file() or (super().recognises(path) and is_rollout(path))
+
+    def read(self, path: Path, options: ReadOptions) -> list[RawLog]:
+        """The flight, or every flight of the run, in order."""
+        from lafr_mjx.runs.rollout_file import load_rollout
+        from lafr_mjx.runs.run_folder import RunFolder
+
+        if path.is_file():
+            return [of_rollout(load_rollout(path), path)]
+        numbers = RunFolder.open(path).rollout_numbers()
+        if not numbers:
+            raise InputError(f"{path}: the run has no recorded flights")
+        files = [path / "rollouts" / f"{number:03d}.npz" for number in numbers]
+        return [of_rollout(load_rollout(file), file) for file in files]
+
+
+READER = RunReader()
+
+
+def is_rollout(path: Path) -> bool:
+    """Whether an `.npz` is a recorded flight of this project."""
+    try:
+        with np.load(path, allow_pickle=False) as file:
+            return "sensed.position" in file.files
+    except Exception:
+        return False  # who reads it says what is wrong
 
 
 def of_rollout(rollout: Rollout, path: Path) -> RawLog:
@@ -56,14 +86,3 @@ def of_rollout(rollout: Rollout, path: Path) -> RawLog:
         rate_command=Signal(ticks, commands[:, 1:], "command", held=True),
         notes=tuple(notes),
     )  # fmt: skip
-
-
-def read_run_folder(path: Path) -> list[RawLog]:
-    """Every flight of a run, in order."""
-    from lafr_mjx.runs.run_folder import RunFolder
-
-    folder = RunFolder.open(path)
-    numbers = folder.rollout_numbers()
-    if not numbers:
-        raise InputError(f"{path}: the run has no recorded flights")
-    return [read_rollout(path / "rollouts" / f"{number:03d}.npz") for number in numbers]

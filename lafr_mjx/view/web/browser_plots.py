@@ -49,8 +49,8 @@ def add_progress_plot(gui: Any, replay: Replay) -> None:
     flights = replay.flights
     data = (
         np.array([flight.number for flight in flights], float),
-        np.array([flight.figures.peak_speed_mps for flight in flights]),
-        np.array([flight.figures.peak_error_m for flight in flights]),
+        np.array([flight.metrics.peak_speed_mps for flight in flights]),
+        np.array([flight.metrics.peak_error_m for flight in flights]),
     )
     _plot(gui, data, "iteration", ("peak speed [m/s]", "peak error [m]"), ticks={"incrs": _WHOLE})
 

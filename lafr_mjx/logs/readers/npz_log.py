@@ -20,7 +20,10 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from lafr_mjx.errors import InputError
-from lafr_mjx.logs.raw import RawLog, Signal
+from lafr_mjx.logs.log_readers import LogReader, ReadOptions
+from lafr_mjx.logs.raw_log import RawLog, Signal
+from lafr_mjx.logs.readers.run_flights import is_rollout
+from lafr_mjx.logs.smoothing import stretches
 
 if TYPE_CHECKING:
     from pathlib import Path
@@ -49,17 +52,25 @@ def load_arrays(path: Path) -> dict[str, np.ndarray]:
         ) from error
 
 
-def is_rollout(path: Path) -> bool:
-    """Whether an `.npz` is a recorded flight of this project."""
-    try:
-        with np.load(path, allow_pickle=False) as file:
-            return "sensed.position" in file.files
-    except Exception:
-        return False  # `read_npz` says what is wrong
+class NpzReader(LogReader):
+    """Reads logs in the layout above."""
+
+    label = ".npz"
+    suffixes = (".npz",)
+
+    def recognises(self, path: Path) -> bool:
+        """By the suffix; flights of this project have another layout."""
+        return super().recognises(path) and not is_rollout(path)
+
+    def read(self, path: Path, options: ReadOptions) -> list[RawLog]:
+        """One flight."""
+        return [_read(path)]
 
 
-def read_npz(path: Path) -> RawLog:
-    """Read a log in the layout above."""
+READER = NpzReader()
+
+
+def _read(path: Path) -> RawLog:
     arrays = load_arrays(path)
     if "t" not in arrays:
         raise InputError(f"{path}: 't' is missing; its keys are {', '.join(sorted(arrays))}")
@@ -119,5 +130,4 @@ def _bad(
     good = np.asarray(arrays["ok"], bool)
     if good.shape != time.shape:
         raise InputError(f"{path}: 'ok' has the shape {good.shape}, 't' {time.shape}")
-    edges = np.flatnonzero(np.diff(np.concatenate([[0], (~good).astype(int), [0]])))
-    return tuple((float(time[a]), float(time[b - 1])) for a, b in edges.reshape(-1, 2))
+    return tuple((float(time[a]), float(time[b - 1])) for a, b in stretches(~good))

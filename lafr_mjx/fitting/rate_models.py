@@ -10,8 +10,8 @@ from lafr_mjx.model import rate_response
 from lafr_mjx.model.rate_response import RatePart
 
 if TYPE_CHECKING:
-    from lafr_mjx.fitting.fitting import Result, Split
-    from lafr_mjx.fitting.report import Console
+    from lafr_mjx.fitting.fit_job import Result, Split
+    from lafr_mjx.fitting.fit_report import Console
 
 
 def work(splits: list[Split], result: Result, show: Console) -> None:
@@ -25,10 +25,10 @@ def work(splits: list[Split], result: Result, show: Console) -> None:
         history = rate_response.fit(train)
         models = {"nominal": None, "memoryless": memoryless, "hybrid": history}
         squares = {name: rate_response.errors(model, test) for name, model in models.items()}
-    figures = {name: rate_response.roll_pitch_dps(s) for name, s in squares.items()}
+    metrics = {name: rate_response.roll_pitch_dps(s) for name, s in squares.items()}
     yaw = {name: float(np.degrees(np.sqrt(np.mean(s[:, 2])))) for name, s in squares.items()}
-    for name in figures:
-        result.figures[f"{name}_rates_dps"] = figures[name]
+    for name in metrics:
+        result.figures[f"{name}_rates_dps"] = metrics[name]
         result.figures[f"{name}_yaw_rate_dps"] = yaw[name]
     result.figures["rates_taps"] = history.taps
     result.figures["rates_ridge"] = history.ridge

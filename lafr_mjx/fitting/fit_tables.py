@@ -2,9 +2,12 @@
 
 from __future__ import annotations
 
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
-from lafr_mjx.fitting.fitting import QUANTITIES
+from lafr_mjx.fitting.fit_job import QUANTITIES
+
+if TYPE_CHECKING:
+    from collections.abc import Iterable
 
 NAMES = {
     "nominal": "nominal",
@@ -15,35 +18,42 @@ NAMES = {
     "paper": "online learner, paper's inputs",
     "body": "linear, body frame",
 }
+ERROR_HEADS = ("model", "position mm", "velocity cm/s", "attitude °")
 HORIZON_TEXT = {"20ms": "one step (20 ms)", "100ms": "0.1 s", "500ms": "0.5 s"}
 
 
-def figures_row(figures: dict[str, Any], name: str, horizon: str) -> tuple[str, ...]:
-    """Position, velocity and attitude errors of a model, with their spreads."""
-    return tuple(_with_spread(figures, f"{name}_{horizon}_{q}") for q in QUANTITIES)
+def error_table(
+    metrics: dict[str, Any], models: Iterable[str], horizon: str
+) -> tuple[str, list[tuple[str, ...]]]:
+    """Title and rows of the models' errors at a horizon, with their spreads."""
+    title = f"Error after {HORIZON_TEXT[horizon]}, {metrics['windows']} windows"
+    return title, [
+        (NAMES[name], *(_with_spread(metrics, f"{name}_{horizon}_{q}") for q in QUANTITIES))
+        for name in models
+    ]
 
 
-def rate_rows(figures: dict[str, Any]) -> list[tuple[str, ...]]:
+def rate_rows(metrics: dict[str, Any]) -> list[tuple[str, ...]]:
     """Lines of the table of body rates."""
     labels = {
         "nominal": "as commanded",
         "memoryless": "linear, no history",
-        "hybrid": f"linear, last {figures['rates_taps']} commands",
+        "hybrid": f"linear, last {metrics['rates_taps']} commands",
     }
     return [
-        (label, f"{figures[f'{name}_rates_dps']:.2f}", f"{figures[f'{name}_yaw_rate_dps']:.2f}")
+        (label, f"{metrics[f'{name}_rates_dps']:.2f}", f"{metrics[f'{name}_yaw_rate_dps']:.2f}")
         for name, label in labels.items()
     ]
 
 
-def _with_spread(figures: dict[str, Any], key: str) -> str:
-    spread = figures.get(f"{key}_spread")
-    return f"{figures[key]:.3g}" + (f" ± {spread:.2g}" if spread is not None else "")
+def _with_spread(metrics: dict[str, Any], key: str) -> str:
+    spread = metrics.get(f"{key}_spread")
+    return f"{metrics[key]:.3g}" + (f" ± {spread:.2g}" if spread is not None else "")
 
 
-def estimate_rows(figures: dict[str, Any]) -> list[tuple[str, ...]]:
+def estimate_rows(metrics: dict[str, Any]) -> list[tuple[str, ...]]:
     """Lines of the table of estimates."""
-    if "mass_scale" not in figures:
+    if "mass_scale" not in metrics:
         return []
     lines = (
         ("command delay without motors, ms", "delay_ms", 1.0, ".1f"),
@@ -58,8 +68,8 @@ def estimate_rows(figures: dict[str, Any]) -> list[tuple[str, ...]]:
     )
     rows = []
     for label, key, scale, form in lines:
-        if figures.get(key) is not None:
-            low, high = figures[f"{key}_interval"]
-            values = (scale * figures[key], scale * low, scale * high)
+        if metrics.get(key) is not None:
+            low, high = metrics[f"{key}_interval"]
+            values = (scale * metrics[key], scale * low, scale * high)
             rows.append((label, *(format(value, form) for value in values)))
     return rows

@@ -11,13 +11,14 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 
-from lafr_mjx import so3
+from lafr_mjx.logs.flight_log import turn_rates
 from lafr_mjx.logs.resample import interval_means
+from lafr_mjx.logs.smoothing import moving_mean
 from lafr_mjx.types import SAMPLE_DT
 
 if TYPE_CHECKING:
     from lafr_mjx.logs.flight_log import FlightLog
-    from lafr_mjx.logs.raw import Signal
+    from lafr_mjx.logs.raw_log import Signal
 
 _EARLIEST, _LATEST, _STEP = -0.06, 0.15, 0.003  # s
 _COARSE = 4  # steps of the first, coarse search
@@ -40,8 +41,7 @@ def rates_offset(log: FlightLog, start: int, stop: int) -> float | None:
         return None
     if log.rotation is not None:
         turns = np.zeros((len(clock), 3))
-        relative = np.swapaxes(log.rotation[:-1], -1, -2) @ log.rotation[1:]
-        turns[:-1] = so3.log(relative) / SAMPLE_DT
+        turns[:-1] = turn_rates(log.rotation)
         return _best(turns, given, clock, part)
     if log.commanded and log.rates is not None:
         return _best(log.rates, given, clock - 0.5 * SAMPLE_DT, part)
@@ -56,22 +56,16 @@ def _best(response: np.ndarray, given: Signal, clock: np.ndarray, part: np.ndarr
     window = slice(first, first + _MOST_SAMPLES)
     response, clock, part = response[window, :2], clock[window], part[window]
     width = max(3, round(_SMOOTH_S / SAMPLE_DT) | 1)
-    kernel = np.ones(width) / width
-
-    def smooth(values: np.ndarray) -> np.ndarray:
-        columns = [np.convolve(column, kernel, mode="same") for column in values.T]
-        return np.stack(columns, axis=1)
-
     inner = np.convolve(part, np.ones(width), mode="same") > width - 0.5
     if inner.sum() < 50:
         return None
-    target = smooth(np.nan_to_num(response))[inner]
+    target = moving_mean(np.nan_to_num(response), width)[inner]
     target = target - target.mean(axis=0)
     good = np.isfinite(given.values).all(axis=1)
     given = given._replace(time=given.time[good], values=given.values[good])
 
     def left_over(offset: float) -> float:
-        x = smooth(interval_means(given, clock - offset))[inner]
+        x = moving_mean(interval_means(given, clock - offset), width)[inner]
         x = x - x.mean(axis=0)
         if np.sqrt(np.mean(x**2)) < _LEAST_MOTION:
             return np.inf

@@ -8,7 +8,6 @@ headers; a message without one has the time at which it was recorded.
 
 from __future__ import annotations
 
-from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
@@ -16,8 +15,10 @@ import numpy as np
 from lafr_mjx import so3
 from lafr_mjx.errors import InputError
 from lafr_mjx.logs.bag_file import BagFile
-from lafr_mjx.logs.raw import RawLog, Signal
+from lafr_mjx.logs.log_readers import LogReader, ReadOptions
+from lafr_mjx.logs.raw_log import RawLog, Signal
 from lafr_mjx.logs.smoothing import differentiate
+from lafr_mjx.types import GRAVITY
 
 if TYPE_CHECKING:
     from pathlib import Path
@@ -35,48 +36,52 @@ _IGNORE_RATES = 7  # AttitudeTarget: type_mask bits of roll, pitch and yaw rate
 _IGNORE_THRUST = 64
 
 
-@dataclass(frozen=True)
-class BagTopics:
-    """Topics to read instead of those that are found."""
+class BagReader(LogReader):
+    """Reads ROS 1 and ROS 2 bags; those of ROS 2 may be folders."""
 
-    state: str | None = None
-    command: str | None = None
-    full_thrust: float | None = None  # m/s² at a MAVROS thrust of 1
+    label = "ROS bags (.bag, .mcap, .db3, ROS 2 folders)"
+    suffixes = (".bag", ".mcap", ".db3")
+
+    def recognises(self, path: Path) -> bool:
+        """Files by their suffix, folders by their metadata."""
+        return super().recognises(path) or (path / "metadata.yaml").is_file()
+
+    def read(self, path: Path, options: ReadOptions) -> list[RawLog]:
+        """One flight."""
+        return [read_bag(path, options)]
 
 
-def read_bag(path: Path, topics: BagTopics = BagTopics()) -> RawLog:
+READER = BagReader()
+
+
+def read_bag(path: Path, options: ReadOptions = ReadOptions()) -> RawLog:
     """Read one flight of a ROS 1 or ROS 2 bag."""
-    found = _messages(path, topics)
+    found = _messages(path, options)
     (state_topic, state_type, states), (command_topic, command_type, commands) = found
     notes = [f"states from {state_topic} ({state_type}), commands from {command_topic}"]
     fields = _state_fields(state_topic, states, state_type, notes)
-    if command_type == "agiros_msgs/msg/Command":
-        fields |= _agiros_commands(path, command_topic, commands, notes)
-    else:
-        fields |= _mavros_commands(path, command_topic, commands, fields, topics, notes)
+    fields |= _commands(path, command_topic, commands, command_type, options, fields, notes)
     return RawLog(path=path, name=path.stem, notes=tuple(notes), **fields)
 
 
-Found = tuple[str, str, list[tuple[float, Any]]]
-"""A topic, its type, and its messages with their stamps."""
+Messages = list[tuple[float, Any]]
+"""Messages of a topic with their stamps [s]."""
 
 
-def _messages(path: Path, topics: BagTopics) -> tuple[Found, Found]:
+def _messages(path: Path, options: ReadOptions) -> list[tuple[str, str, Messages]]:
+    """Topic, type and messages of the states and of the commands."""
     with BagFile(path) as bag:
         types = bag.types
-        state = _topic(path, types, _STATES, topics.state, "state")
-        command = _topic(path, types, _COMMANDS, topics.command, "command")
-        lists: dict[str, list[tuple[float, Any]]] = {state: [], command: []}
+        state = _topic(path, types, _STATES, options.state_topic, "state")
+        command = _topic(path, types, _COMMANDS, options.command_topic, "command")
+        lists: dict[str, Messages] = {state: [], command: []}
         for item in bag.messages(lists):
             message = bag.decode(item)
             lists[item.topic].append((_stamp(message, item.recorded), message))
     for topic, messages in lists.items():
         if not messages:
             raise InputError(f"{path}: topic {topic} has no message")
-    return (
-        (state, types[state], lists[state]),
-        (command, types[command], lists[command]),
-    )
+    return [(topic, types[topic], lists[topic]) for topic in (state, command)]
 
 
 def _topic(
@@ -118,7 +123,7 @@ def _stamp(message: Any, recorded: int) -> float:
     return seconds if seconds > 0.0 else 1e-9 * recorded
 
 
-def _rows(messages: list[tuple[float, Any]], take: Any) -> np.ndarray:
+def _rows(messages: Messages, take: Any) -> np.ndarray:
     return np.array([take(message) for _, message in messages], float)
 
 
@@ -126,9 +131,7 @@ def _xyz(vector: Any) -> tuple[float, float, float]:
     return vector.x, vector.y, vector.z
 
 
-def _state_fields(
-    topic: str, messages: list[tuple[float, Any]], kind: str, notes: list[str]
-) -> dict[str, Any]:
+def _state_fields(topic: str, messages: Messages, kind: str, notes: list[str]) -> dict[str, Any]:
     time = np.array([stamp for stamp, _ in messages])
     agiros = kind.endswith("QuadState")
 
@@ -173,60 +176,45 @@ def _odometry_velocity(
     return velocity if frame == "world" else rotated
 
 
-def _agiros_commands(
-    path: Path, topic: str, messages: list[tuple[float, Any]], notes: list[str]
-) -> dict[str, Any]:
-    rotor = [bool(message.is_single_rotor_thrust) for _, message in messages]
-    if any(rotor):
-        kept = [pair for pair, single in zip(messages, rotor, strict=True) if not single]
-        if len(kept) < len(messages) / 2:
-            raise InputError(
-                f"{path}: {sum(rotor)} of {len(rotor)} messages on {topic} command single rotors; "
-                "needed are collective thrust and body rates"
+def _commands(
+    path: Path, topic: str, messages: Messages, kind: str, options: ReadOptions,
+    state: dict[str, Signal], notes: list[str],
+) -> dict[str, Signal]:  # fmt: skip
+    """Collective thrust and body rates; messages that carry something else count as missing."""
+    agiros = kind.endswith("Command")
+    kept = [
+        pair for pair in messages
+        if not (pair[1].is_single_rotor_thrust if agiros
+                else pair[1].type_mask & (_IGNORE_RATES | _IGNORE_THRUST))
+    ]  # fmt: skip
+    lost = len(messages) - len(kept)
+    if len(kept) < len(messages) / 2:
+        carried = (
+            "command single rotors" if agiros else "carry no body rates or no thrust (type_mask)"
+        )
+        raise InputError(
+            f"{path}: {lost} of {len(messages)} messages on {topic} {carried}; needed are "
+            "collective thrust and body rates"
+        )
+    if lost:
+        others = "commands for single rotors" if agiros else "targets without rates"
+        notes.append(f"{lost} {others} count as missing")
+    time = np.array([stamp for stamp, _ in kept])
+    thrust = _rows(kept, lambda m: (m.collective_thrust if agiros else m.thrust,))
+    rates = _rows(kept, lambda m: _xyz(m.bodyrates if agiros else m.body_rate))
+    if not agiros:
+        full = options.full_thrust
+        if full is None:
+            full = _full_thrust(path, topic, time, thrust, state)
+            notes.append(
+                f"MAVROS gives thrust as a share of full thrust; {full:.2f} m/s² at full thrust "
+                "makes it carry the weight on average, so the mass cannot be told from this log "
+                "(--full-thrust sets it)"
             )
-        notes.append(f"{sum(rotor)} commands for single rotors count as missing")
-        messages = kept
-    time = np.array([stamp for stamp, _ in messages])
-    thrust = _rows(messages, lambda m: (m.collective_thrust,))
-    rates = _rows(messages, lambda m: _xyz(m.bodyrates))
+        thrust = full * thrust
     return {
         "thrust": Signal(time, thrust, f"{topic} thrust", held=True),
         "rate_command": Signal(time, rates, f"{topic} rates", held=True),
-    }
-
-
-def _mavros_commands(
-    path: Path,
-    topic: str,
-    messages: list[tuple[float, Any]],
-    state: dict[str, Any],
-    topics: BagTopics,
-    notes: list[str],
-) -> dict[str, Any]:
-    complete = [
-        pair for pair in messages if not pair[1].type_mask & (_IGNORE_RATES | _IGNORE_THRUST)
-    ]
-    if len(complete) < len(messages) / 2:
-        raise InputError(
-            f"{path}: {len(messages) - len(complete)} of {len(messages)} messages on {topic} carry "
-            "no body rates or no thrust (type_mask); needed are both"
-        )
-    if len(complete) < len(messages):
-        notes.append(f"{len(messages) - len(complete)} targets without rates count as missing")
-    time = np.array([stamp for stamp, _ in complete])
-    share = _rows(complete, lambda m: (m.thrust,))
-    rates = _rows(complete, lambda m: _xyz(m.body_rate))
-    full = topics.full_thrust
-    if full is None:
-        full = _full_thrust(path, topic, time, share, state)
-        notes.append(
-            f"MAVROS gives thrust as a share of full thrust; {full:.2f} m/s² at full thrust makes "
-            "it carry the weight on average, so the mass cannot be told from this log "
-            "(--full-thrust sets it)"
-        )
-    return {
-        "thrust": Signal(time, full * share, f"{topic} thrust", held=True),
-        "rate_command": Signal(time, rates, f"{topic} body_rate", held=True),
     }
 
 
@@ -234,8 +222,6 @@ def _full_thrust(
     path: Path, topic: str, time: np.ndarray, share: np.ndarray, state: dict[str, Any]
 ) -> float:
     """Full thrust for which the specific force along the body's z axis fits on average."""
-    from lafr_mjx.types import GRAVITY
-
     attitude: Signal = state["quaternion"]
     inside = (time >= attitude.time[0]) & (time <= attitude.time[-1])
     if inside.sum() < 10:

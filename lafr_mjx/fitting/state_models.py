@@ -10,7 +10,7 @@ import jax.numpy as jnp
 import numpy as np
 
 from lafr_mjx import compile_timer
-from lafr_mjx.fitting.fitting import HORIZONS, QUANTITIES
+from lafr_mjx.fitting.fit_job import HORIZONS, QUANTITIES
 from lafr_mjx.learner import methods
 from lafr_mjx.model import body, body_fit, fit, identify, lag, open_loop, residual, selection, steps
 from lafr_mjx.model.residual import NO_LAG, Switches
@@ -18,8 +18,8 @@ from lafr_mjx.model.selection import Part
 from lafr_mjx.types import SAMPLE_DT
 
 if TYPE_CHECKING:
-    from lafr_mjx.fitting.fitting import Job, Result, Split
-    from lafr_mjx.fitting.report import Console
+    from lafr_mjx.fitting.fit_job import Job, Result, Split
+    from lafr_mjx.fitting.fit_report import Console
     from lafr_mjx.logs.flight_log import FlightLog
     from lafr_mjx.model.data import Transitions
     from lafr_mjx.model.steps import Recording, Windows
@@ -88,7 +88,7 @@ def work(job: Job, splits: list[Split], result: Result, show: Console) -> None:
     records = [record_of(s.log) for s in splits]
     pairs = list(zip(splits, records, strict=True))
     parts = [Part(r, *s.train) for s, r in pairs if s.train]
-    test = steps.join_windows([steps.windows(r, *s.test, STEPS) for s, r in pairs if s.test])
+    test = steps.join([steps.windows(r, *s.test, STEPS) for s, r in pairs if s.test])
     if len(test.index) < 5:
         from lafr_mjx.errors import InputError
 
@@ -115,9 +115,9 @@ def work(job: Job, splits: list[Split], result: Result, show: Console) -> None:
         _learning_curve(parts, commanded, test, result)
     show.curve(result)
     if job.online:
-        from lafr_mjx.fitting import online as fit_online
+        from lafr_mjx.fitting import online_replay
 
-        fit_online.replay(job, pairs, result, show)
+        online_replay.replay(job, pairs, result, show)
     with show.busy("estimating delay, mass and drag ..."):
         estimate(job, splits, result)
     show.estimates(result)
@@ -175,7 +175,7 @@ def _test(name: str, several: list[Model], test: Windows, result: Result) -> Non
     found = [open_loop.errors(step, parameters, test) for step, parameters in several]
     result.errors[name] = found[0]
     for horizon, count in HORIZONS.items():
-        table = np.stack([e.at(count - 1) for e in found])
+        table = np.stack([errors[count - 1] for errors in found])
         for i, quantity in enumerate(QUANTITIES):
             result.figures[f"{name}_{horizon}_{quantity}"] = float(table[0, i])
             if len(table) > 2:
@@ -203,7 +203,7 @@ def _learning_curve(parts: list[Part], commanded: bool, test: Windows, result: R
                 model = fit_online(rows, commanded, ONLINE[name], 0)
                 found[name] = open_loop.errors(*model, test)
         for name, errors in found.items():
-            result.curve[name].append((seconds, errors.at(STEPS - 1).tolist()))
+            result.curve[name].append((seconds, errors[-1].tolist()))
     result.figures["learning_curve"] = result.curve
 
 
@@ -237,7 +237,7 @@ def estimate(job: Job, splits: list[Split], result: Result) -> None:
     result.identified = found
     if found is None:
         return
-    figures = {
+    metrics = {
         "delay_ms": None if found.delay_s is None else found.delay_s.scaled(1e3),
         "mass_scale": found.mass_scale,
         "mass_offset_kg": found.mass_offset_kg,
@@ -245,7 +245,7 @@ def estimate(job: Job, splits: list[Split], result: Result) -> None:
         **{f"drag_{axis}_per_s": e for axis, e in zip("xyz", found.drag_per_s, strict=True)},
         **{f"wind_{axis}_mps": e for axis, e in zip("xy", found.wind_mps, strict=True)},
     }
-    for name, value in figures.items():
+    for name, value in metrics.items():
         result.figures[name] = None if value is None else value.value
         result.figures[f"{name}_interval"] = None if value is None else [value.low, value.high]
     result.figures["nominal_mass_kg"] = splits[0].log.raw.mass or job.vehicle.mass

@@ -6,12 +6,12 @@ import contextlib
 from typing import TYPE_CHECKING, Any
 
 from lafr_mjx.errors import InputError, RunError
-from lafr_mjx.fitting.fitting import HORIZONS, QUANTITIES
-from lafr_mjx.fitting.tables import (
-    HORIZON_TEXT,
+from lafr_mjx.fitting.fit_job import HORIZONS, QUANTITIES
+from lafr_mjx.fitting.fit_tables import (
+    ERROR_HEADS,
     NAMES,
+    error_table,
     estimate_rows,
-    figures_row,
     rate_rows,
 )
 from lafr_mjx.output import print_table, write_json
@@ -21,7 +21,7 @@ if TYPE_CHECKING:
     from collections.abc import Callable, Iterator
     from pathlib import Path
 
-    from lafr_mjx.fitting.fitting import Result, Split
+    from lafr_mjx.fitting.fit_job import Result, Split
     from lafr_mjx.logs.flight_log import FlightLog
     from lafr_mjx.model.selection import Choice
     from lafr_mjx.plant.vehicle import Vehicle
@@ -87,11 +87,9 @@ class Console:
 
     def errors(self, result: Result) -> None:
         """Open-loop errors of all models."""
-        f = result.figures
         for horizon in HORIZONS:
-            rows = [(NAMES[name], *figures_row(f, name, horizon)) for name in result.errors]
-            title = f"Error after {HORIZON_TEXT[horizon]}, {f['windows']} windows"
-            print_table(title, ("model", "position mm", "velocity cm/s", "attitude °"), rows)
+            title, rows = error_table(result.figures, result.errors, horizon)
+            print_table(title, ERROR_HEADS, rows)
 
     def curve(self, result: Result) -> None:
         """Errors against seconds of flight."""
@@ -112,12 +110,12 @@ class Console:
             if f"replay_{name}_500ms_position_mm" in f
         ]
         title = f"Refit each second, tested on the next ({f['replay_seconds']} s), after 0.5 s"
-        print_table(title, ("model", "position mm", "velocity cm/s", "attitude °"), rows)
+        print_table(title, ERROR_HEADS, rows)
 
-    def rates(self, figures: dict[str, Any]) -> None:
+    def rates(self, metrics: dict[str, Any]) -> None:
         """Rates against their commands."""
-        title = f"Body rates against commands, {figures['rates_test_samples']} samples"
-        print_table(title, ("model", "roll/pitch °/s", "yaw °/s"), rate_rows(figures))
+        title = f"Body rates against commands, {metrics['rates_test_samples']} samples"
+        print_table(title, ("model", "roll/pitch °/s", "yaw °/s"), rate_rows(metrics))
 
     def estimates(self, result: Result) -> None:
         """Delay, mass and drag."""
@@ -156,7 +154,7 @@ def remove_if_empty(folder: Path) -> None:
 
 def write(folder: Path, result: Result, show: Console) -> None:
     """Summary, model, plots and the page that shows them."""
-    from lafr_mjx.fitting.page import page
+    from lafr_mjx.fitting.fit_page import page
     from lafr_mjx.view.fit_plots import make_plots
 
     try:
@@ -223,6 +221,6 @@ def _within(value: float, low: float, high: float) -> float:
     return min(max(value, low), high)
 
 
-def _interval(figures: dict[str, Any], key: str) -> str:
-    low, high = figures[f"{key}_interval"]
+def _interval(metrics: dict[str, Any], key: str) -> str:
+    low, high = metrics[f"{key}_interval"]
     return f"  # 95 % interval {low:.4g} to {high:.4g}"

@@ -6,16 +6,16 @@ import math
 from typing import TYPE_CHECKING, NamedTuple
 
 from lafr_mjx.errors import RunError
-from lafr_mjx.time_optimal.check import Check, check, require_sound
 from lafr_mjx.time_optimal.exact_path import solve_exact
 from lafr_mjx.time_optimal.free_path import solve_free
+from lafr_mjx.time_optimal.solution_check import Check, check, require_sound
 
 if TYPE_CHECKING:
     from lafr_mjx.reference.path import Path
     from lafr_mjx.time_optimal.exact_path import ExactSolution
     from lafr_mjx.time_optimal.free_path import FreeSolution
     from lafr_mjx.time_optimal.geometry import Gates, Tube
-    from lafr_mjx.time_optimal.models import Ideal, ModelName
+    from lafr_mjx.time_optimal.ideal_vehicle import Ideal, ModelName
 
 YAW_BAND = math.radians(60.0)
 """How far the rotor bound's heading may leave the task's."""

@@ -6,15 +6,15 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from lafr_mjx.fitting import state as fit_state
-from lafr_mjx.fitting.fitting import HORIZONS, QUANTITIES
+from lafr_mjx.fitting import state_models
+from lafr_mjx.fitting.fit_job import HORIZONS, QUANTITIES
 from lafr_mjx.model import body, body_fit, open_loop, steps
 from lafr_mjx.model.features import SHORT
 from lafr_mjx.types import SAMPLE_DT
 
 if TYPE_CHECKING:
-    from lafr_mjx.fitting.fitting import Job, Result, Split
-    from lafr_mjx.fitting.report import Console
+    from lafr_mjx.fitting.fit_job import Job, Result, Split
+    from lafr_mjx.fitting.fit_report import Console
     from lafr_mjx.model.data import Transitions
     from lafr_mjx.model.steps import Recording
 
@@ -36,14 +36,14 @@ def replay(job: Job, pairs: list[tuple[Split, Recording]], result: Result, show:
     total = sum(len(record.usable) // second for _, record in pairs)
     with show.progress("replaying, a refit each second", total) as advance:
         for split, record in pairs:
-            memory: Any = None
+            previous: Any = None
             for now in range(2 * second, len(record.usable) - second, second):
                 advance()
                 past = steps.transitions(record, max(now - window, 0), now)
-                following = steps.windows(record, now, now + second + 1, fit_state.STEPS)
+                following = steps.windows(record, now, now + second + 1, state_models.STEPS)
                 if past.usable.sum() < second or len(following.index) == 0:
                     continue
-                models, memory = _refit(job, past, split.log.commanded, memory)
+                models, previous = _refit(job, past, split.log.commanded, previous)
                 for name, (step, parameters) in models.items():
                     sums[name].append(open_loop.squares(step, parameters, following))
                 moments.append(now * SAMPLE_DT)
@@ -65,19 +65,19 @@ def replay(job: Job, pairs: list[tuple[Split, Recording]], result: Result, show:
 
 
 def _refit(
-    job: Job, past: Transitions, commanded: bool, memory: Any
-) -> tuple[dict[str, fit_state.Model], Any]:
+    job: Job, past: Transitions, commanded: bool, previous: Any
+) -> tuple[dict[str, state_models.Model], Any]:
     """The models after what is past; the networks go on from where they were."""
-    weights = fit_state.lag_for(past, commanded)
+    weights = state_models.lag_for(past, commanded)
     given = body_fit.design(past, weights)
     linear = body_fit.solve(given, given.usable, SHORT, _RIDGE)
     in_body = body.create(np.random.default_rng(0), weights)._replace(
         linear=linear.astype(np.float32)
     )
-    memory = memory or {}
+    previous = previous or {}
     learned = {
-        name: fit_state.fit_online(past, commanded, features, job.seed, start=memory.get(name))
-        for name, features in fit_state.ONLINE.items()
+        name: state_models.fit_online(past, commanded, features, job.seed, start=previous.get(name))
+        for name, features in state_models.ONLINE.items()
         if name in _REPLAYED
     }
     nominal = body.create(np.random.default_rng(0))

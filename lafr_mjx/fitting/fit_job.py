@@ -6,8 +6,8 @@ from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any, NamedTuple
 
 from lafr_mjx.errors import InputError
-from lafr_mjx.logs import checks, offsets
-from lafr_mjx.logs.read import read_logs
+from lafr_mjx.logs import log_checks, time_offset
+from lafr_mjx.logs.log_readers import read_logs
 from lafr_mjx.logs.resample import uniform
 from lafr_mjx.types import SAMPLE_DT
 
@@ -15,10 +15,10 @@ if TYPE_CHECKING:
     from collections.abc import Sequence
     from pathlib import Path
 
-    from lafr_mjx.fitting.report import Console
-    from lafr_mjx.logs.bag import BagTopics
+    from lafr_mjx.fitting.fit_report import Console
     from lafr_mjx.logs.flight_log import FlightLog
-    from lafr_mjx.logs.raw import RawLog
+    from lafr_mjx.logs.log_readers import ReadOptions
+    from lafr_mjx.logs.raw_log import RawLog
     from lafr_mjx.plant.vehicle import Vehicle
 
 HORIZONS = {"20ms": 1, "100ms": 5, "500ms": 25}
@@ -56,7 +56,7 @@ class Result:
     figures: dict[str, Any]
     splits: list[Split]
     choice: Any = None
-    errors: dict[str, Any] = field(default_factory=dict)  # model -> open_loop.Errors
+    errors: dict[str, Any] = field(default_factory=dict)  # model -> [steps, 3] mm, cm/s, °
     curve: dict[str, list[tuple[float, list[float]]]] = field(default_factory=dict)
     replay: dict[str, Any] = field(default_factory=dict)
     identified: Any = None
@@ -70,8 +70,7 @@ def prepare(
     logs: Sequence[Path],
     tests: Sequence[Path],
     *,
-    columns: Path | None,
-    topics: BagTopics,
+    options: ReadOptions,
     share: float,
     first: bool,
     seconds: float | None,
@@ -82,7 +81,7 @@ def prepare(
     groups = [(path, False) for path in logs] + [(path, True) for path in tests]
     for path, only_test in groups:
         with show.busy(f"reading {path} ..."):
-            raws = read_logs(path, columns, topics)
+            raws = read_logs(path, options)
         for raw in raws:
             log = _on_clock(job, raw, show)
             size = len(log.time)
@@ -105,7 +104,7 @@ def prepare(
 def _on_clock(job: Job, raw: RawLog, show: Console) -> FlightLog:
     log = uniform(raw)
     show.log(log)
-    findings = checks.check(log)
+    findings = log_checks.check(log)
     for finding in findings:
         show.warn(f"{raw.path}: {finding.text}")
     serious = [finding for finding in findings if finding.serious]
@@ -121,7 +120,7 @@ def _aligned(split: Split, show: Console) -> Split:
     """Measured rates are moved to the attitude's clock, by what the training part says."""
     log = split.log
     part = split.train or split.test or (0, len(log.time))
-    offset = offsets.rates_offset(log, *part)
+    offset = time_offset.rates_offset(log, *part)
     if offset is None:
         return split
     if log.commanded:
@@ -163,18 +162,17 @@ def _check_lengths(splits: list[Split]) -> None:
 def work(job: Job, splits: list[Split], show: Console) -> Result:
     """Fit and test everything that the logs allow."""
     from lafr_mjx import compilation_cache
-    from lafr_mjx.fitting import rates as fit_rates
-    from lafr_mjx.fitting import state as fit_state
+    from lafr_mjx.fitting import rate_models, state_models
 
     compilation_cache.enable()
     result = Result(figures=_about(job, splits), splits=splits)
     complete = [s for s in splits if s.log.has_state]
     if any(s.train for s in complete) and any(s.test for s in complete):
-        fit_state.work(job, complete, result, show)
+        state_models.work(job, complete, result, show)
     else:
         show.note("no attitude in the logs: only the body rates can be compared")
     if any(s.log.commanded and s.log.rates is not None for s in splits):
-        fit_rates.work(splits, result, show)
+        rate_models.work(splits, result, show)
     return result
 
 

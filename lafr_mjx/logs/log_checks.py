@@ -7,13 +7,13 @@ the usual mistakes are tried one after another, and the one that explains the da
 
 from __future__ import annotations
 
-from itertools import pairwise
 from typing import TYPE_CHECKING, NamedTuple
 
 import numpy as np
 
 from lafr_mjx import so3
-from lafr_mjx.logs.smoothing import differentiate
+from lafr_mjx.logs.flight_log import turn_rates
+from lafr_mjx.logs.smoothing import continuous, differentiate, moving_mean
 from lafr_mjx.types import GRAVITY, SAMPLE_DT
 
 if TYPE_CHECKING:
@@ -127,15 +127,8 @@ def _velocity(log: FlightLog) -> list[Finding]:
     return _named(moved, velocity, mistakes, "the velocity does not fit the change of position")
 
 
-def _turns(rotation: np.ndarray) -> np.ndarray:
-    """Body rates [N - 1, 3] between samples."""
-    return np.asarray(so3.log(np.swapaxes(rotation[:-1], -1, -2) @ rotation[1:])) / SAMPLE_DT
-
-
-def _smooth(values: np.ndarray, width: int = 5) -> np.ndarray:
-    kernel = np.ones(width) / width
-    columns = [np.convolve(values[:, i], kernel, mode="same") for i in range(values.shape[1])]
-    return np.stack(columns, axis=1)
+def _smooth(values: np.ndarray) -> np.ndarray:
+    return moving_mean(values, 5)
 
 
 def _at_best_lag(measured: np.ndarray, explained: np.ndarray) -> float:
@@ -147,7 +140,7 @@ def _at_best_lag(measured: np.ndarray, explained: np.ndarray) -> float:
 def _rates(log: FlightLog) -> list[Finding]:
     rotation = np.asarray(log.rotation)
     kept = log.usable[:-1] & log.usable[1:]
-    turned = _smooth(_turns(rotation))
+    turned = _smooth(turn_rates(rotation))
     rates = log.command[:-1, 1:] if log.rates is None else log.rates[:-1]
     kind = "commanded rates" if log.rates is None else "body rates"
     rates = _smooth(np.nan_to_num(rates))
@@ -177,26 +170,17 @@ def _rates(log: FlightLog) -> list[Finding]:
         return []
     scored = [(_at_best_lag(masked, other), text) for text, other in mistakes]
     # The attitude itself may be misread: another order, or the inverse rotation.
-    inverse = so3.matrix_to_quaternion(rotation) * np.array([1.0, -1.0, -1.0, -1.0])
+    quaternion = continuous(np.asarray(so3.matrix_to_quaternion(rotation)))
     readings = {
-        "the quaternions are x, y, z, w, not w, x, y, z": _resigned(log, [3, 0, 1, 2]),
-        "the quaternions are w, x, y, z, not x, y, z, w": _resigned(log, [1, 2, 3, 0]),
-        "the attitude maps world to body, not body to world": inverse,
+        "the quaternions are x, y, z, w, not w, x, y, z": quaternion[:, [3, 0, 1, 2]],
+        "the quaternions are w, x, y, z, not x, y, z, w": quaternion[:, [1, 2, 3, 0]],
+        "the attitude maps world to body, not body to world": quaternion * [1, -1, -1, -1],
     }
     for text, reading in readings.items():
-        turning = _turns(np.asarray(so3.quaternion_to_matrix(so3.normalise(reading))))
-        again = _smooth(turning)
+        turned = turn_rates(np.asarray(so3.quaternion_to_matrix(so3.normalise(reading))))
+        again = _smooth(turned)
         scored.append((_at_best_lag(np.where(kept[:, None], again, np.nan), rates), text))
     return _judged(base, scored, f"the {kind} do not fit the change of attitude")
-
-
-def _resigned(log: FlightLog, order: list[int]) -> np.ndarray:
-    """The quaternions read in another order, continuous in sign."""
-    quaternion = np.asarray(so3.matrix_to_quaternion(np.asarray(log.rotation)))
-    sign = np.ones(len(quaternion))
-    for i, (a, b) in enumerate(pairwise(quaternion), start=1):
-        sign[i] = sign[i - 1] * (-1.0 if a @ b < 0.0 else 1.0)
-    return (quaternion * sign[:, None])[:, order]
 
 
 def _acceleration(log: FlightLog) -> list[Finding]:

@@ -21,7 +21,7 @@ from lafr_mjx.types import GRAVITY
 
 if TYPE_CHECKING:
     from lafr_mjx.reference.path import Path
-    from lafr_mjx.time_optimal.models import Ideal
+    from lafr_mjx.time_optimal.ideal_vehicle import Ideal
     from lafr_mjx.time_optimal.motion import Motion
 
 MAX_POSITION_ERROR = 0.005  # m, of the integration against the solution

@@ -1,0 +1,1 @@
+"""Formats of logs, a module each: its `READER` is found by `log_readers`."""

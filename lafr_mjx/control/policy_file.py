@@ -6,6 +6,7 @@ version's is refused: its weights would silently mean something else.
 
 from __future__ import annotations
 
+import io
 import json
 import zipfile
 from typing import TYPE_CHECKING, Any
@@ -55,8 +56,9 @@ def save_policy(path: Path, policy: Policy) -> None:
     }
     for i, layer in enumerate(layers):
         arrays[f"weight{i}"], arrays[f"bias{i}"] = layer
-    with path.open("wb") as file:
-        np.savez(file, **arrays)  # type: ignore[arg-type]
+    data = io.BytesIO()  # on a full disk, NumPy would complain beside the exception
+    np.savez(data, **arrays)  # type: ignore[arg-type]
+    path.write_bytes(data.getvalue())
 
 
 def load_policy(path: Path) -> Policy:

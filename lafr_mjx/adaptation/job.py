@@ -20,6 +20,7 @@ from lafr_mjx.errors import InputError
 from lafr_mjx.learner import adapt, methods, pretrain
 from lafr_mjx.learner.improve import Sizes
 from lafr_mjx.metrics import flight_metrics
+from lafr_mjx.output import counted
 from lafr_mjx.plant import user_plugins
 from lafr_mjx.plant.plant import Plant, PlantRun
 from lafr_mjx.plant.scenario import Scenario, load_scenario
@@ -137,10 +138,11 @@ class AdaptationJob:
     def _settings(self) -> LearnerSettings:
         return methods.settings_of(self.spec.method, self.spec.features)
 
-    def _first_policy(self, report: Report, seed: int) -> Any:
+    def _first_policy(self, seed: int) -> tuple[Any, str]:
+        """What flies first, and where it comes from."""
         if self.spec.method == "geometric":
-            report.ready("The classical controller flies as it is; only the model is learned.")
-            return geometric_controller(self.vehicle.limits)
+            text = "The classical controller flies as it is; only the model is learned."
+            return geometric_controller(self.vehicle.limits), text
         started = time.monotonic()
         policy, cached = pretrain.base_policy(
             self.task.path, self.vehicle.limits, self.task.start_time_scale, seed
@@ -148,16 +150,24 @@ class AdaptationJob:
         jax.block_until_ready(policy)
         seconds = time.monotonic() - started
         where = "from the cache" if cached else f"trained in {seconds:.0f} s"
-        report.ready(f"Base policy: {where}.")
-        return policy
+        return policy, f"Base policy: {where}."
 
     def check_resumable(self, folder: RunFolder) -> None:
         """Refuse to go on where flights would be lost; people delete checkpoints to save space."""
+        if self._complete(folder):
+            return
         flown, kept = len(folder.iterations()), folder.checkpoint_numbers()
-        if flown - (kept[-1] + 1 if kept else 0) > 1 and not self._complete(folder):
+        anew = f"Fly it anew with: lafr-mjx adapt --repeat {folder.path} --out FOLDER"
+        learned_from = kept[-1] + 1 if kept else 0
+        if flown > learned_from + 1:
             raise InputError(
                 f"{folder.path}: has {flown} flights but no checkpoint to go on from; they are "
-                f"kept. Fly it anew with: lafr-mjx adapt --repeat {folder.path} --out FOLDER"
+                f"kept. {anew}"
+            )
+        if flown < learned_from:
+            raise InputError(
+                f"{folder.path}: iterations.jsonl has {counted(flown, 'line')}, but there is a "
+                f"checkpoint after flight {learned_from}; lines were lost. {anew}"
             )
 
     def _complete(self, folder: RunFolder) -> bool:
@@ -178,7 +188,7 @@ class AdaptationJob:
         )  # fmt: skip
         settings = self._settings()
         sizes = Sizes(horizon=spec.horizon)
-        policy = self._first_policy(report, seed)
+        policy, origin = self._first_policy(seed)
         run = plant.start(seed)
         state = adapt.start(policy, self.task.start_time_scale, seed, spec.features)
         done = 0
@@ -187,9 +197,8 @@ class AdaptationJob:
             last, (plant_state, state) = stored
             done = last + 1
             run = PlantRun(plant_state, done)
-            folder.truncate_after(last)
-        else:
-            folder.truncate_after(-1)
+        folder.truncate_after(done - 1)
+        report.ready(origin)  # who also shows what was flown before
         for iteration in range(done, spec.iterations):
             report.before(iteration)
             started = time.monotonic()
@@ -202,9 +211,10 @@ class AdaptationJob:
             record = record_of(metrics, flown, iteration, time.monotonic() - started)
             folder.save_rollout(iteration, jax.device_get(flown.rollout))
             folder.append_iteration(record)
-            folder.save_checkpoint(iteration, (run.state, state))
             if isinstance(state.policy, Policy):
-                save_policy(folder.path / "policy.npz", state.policy)
+                with folder.writing("policy.npz") as path:
+                    save_policy(path, state.policy)
+            folder.save_checkpoint(iteration, (run.state, state))
             report.after(record)
 
 

@@ -54,6 +54,33 @@ def orderly() -> Iterator[None]:
             signal.signal(each, handler)
 
 
+@contextlib.contextmanager
+def held() -> Iterator[list[int]]:
+    """Within it the first signal only joins the list that is given; it acts when the block ends.
+
+    For what must not be left in the middle; it looks at the list where it can stop.
+    """
+    came: list[int] = []
+    if threading.current_thread() is not threading.main_thread():
+        yield came
+        return
+
+    def noted(number: int, frame: Any) -> None:
+        del frame
+        if came:
+            os._exit(128 + number)
+        came.append(number)
+
+    before = [signal.signal(each, noted) for each in _SIGNALS]
+    try:
+        yield came
+    finally:
+        for each, handler in zip(_SIGNALS, before, strict=True):
+            signal.signal(each, handler)
+        if came:
+            signal.raise_signal(came[0])
+
+
 def would_be_lost(frame: Any) -> bool:
     """Whether Python would drop an exception that is raised now.
 

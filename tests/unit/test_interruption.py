@@ -9,7 +9,7 @@ import weakref
 
 import pytest
 
-from lafr_mjx.interruption import Interrupted, orderly
+from lafr_mjx.interruption import Interrupted, held, orderly
 
 
 def wait_for_the_end():
@@ -81,6 +81,17 @@ def test_a_signal_in_the_callback_of_a_weak_reference_is_not_lost():
         del referred
         wait_for_the_end()
     assert not armed and not len(kept)
+
+
+@pytest.mark.parametrize("number", [signal.SIGINT, signal.SIGTERM])
+def test_a_signal_that_is_held_acts_at_the_end(number):
+    done = []
+    with pytest.raises(Interrupted) as caught, orderly():
+        with held() as came:
+            signal.raise_signal(number)
+            done.extend(came)
+        wait_for_the_end()
+    assert done == [number] and caught.value.status == 128 + number
 
 
 def test_handlers_are_given_back():

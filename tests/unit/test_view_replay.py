@@ -172,6 +172,11 @@ def test_what_is_no_run_is_refused(tmp_path):
 
 def test_a_run_without_flights_is_refused(tmp_path):
     refused(write_run(tmp_path / "run", []), ["no recorded flight", "--resume"])
+    with RunFolder.create(tmp_path / "hil", run_config(engine="hil") | {"hil": {}}):
+        pass
+    with pytest.raises(InputError, match="no recorded flight") as caught:
+        load_replay(tmp_path / "hil")
+    assert "--resume" not in str(caught.value), "which refuses flights on a drone"
 
 
 def test_a_run_cut_short_is_refused(tmp_path):

@@ -92,7 +92,7 @@ def _try_out(name: str, plugin: Plugin) -> None:
         start = simulation.reset(engine, params, jax.random.key(0))
         return jax.lax.scan(
             lambda state, command: simulation.step(engine, params, state, command),
-            start, np.zeros((1, 4), np.float32),
+            start, jax.numpy.zeros((1, 4)),
         )  # fmt: skip
 
     jax.eval_shape(flight)

@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import re
+import subprocess
+import sys
 
 import pytest
 
@@ -58,3 +60,12 @@ def test_the_help_of_all_commands_fits_two_screens(capsys, monkeypatch):
     assert len(text.splitlines()) <= 60
     assert all(f"• {name} " in text for name in cli._COMMANDS)
     assert "lafr-mjx adapt --resume" in help_of(["adapt"], capsys), "where all of it is"
+
+
+def test_what_ships_is_listed_without_loading_it():
+    code = (
+        "import sys; from lafr_mjx.commands.listing import List; List().run(); "
+        "print({'mujoco', 'jax'} & set(sys.modules))"
+    )
+    done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True)
+    assert done.stdout.endswith("set()\n") and "There and back along 5.34 m" in done.stdout

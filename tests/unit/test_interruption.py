@@ -6,6 +6,7 @@ import gc
 import signal
 import time
 import weakref
+from importlib.machinery import ExtensionFileLoader
 
 import pytest
 
@@ -81,6 +82,21 @@ def test_a_signal_in_the_callback_of_a_weak_reference_is_not_lost():
         del referred
         wait_for_the_end()
     assert not armed and not len(kept)
+
+
+def test_a_signal_while_an_extension_is_loaded_waits_for_it():
+    loaded = []
+
+    class Loader(ExtensionFileLoader):
+        def exec_module(self, module):
+            signal.raise_signal(signal.SIGINT)
+            time.sleep(0.001)
+            loaded.append(module)
+
+    with pytest.raises(Interrupted), orderly():
+        Loader("name", "path").exec_module(signal)
+        wait_for_the_end()
+    assert loaded
 
 
 @pytest.mark.parametrize("number", [signal.SIGINT, signal.SIGTERM])

@@ -4,13 +4,14 @@ from __future__ import annotations
 
 import inspect
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, Literal, get_args, get_origin, get_type_hints
 
 from lafr_mjx.commands.ablate import Ablate
 from lafr_mjx.commands.adapt import Adapt
 from lafr_mjx.commands.bounds import Bounds
 from lafr_mjx.commands.fit import Fit
 from lafr_mjx.commands.fly import Fly
+from lafr_mjx.errors import InputError
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Mapping
@@ -38,7 +39,7 @@ def fly(
         plugins: of your own, by name; or as `lafr-mjx fly` takes them.
         options: those of `lafr-mjx fly`, with underscores.
     """
-    return Fly(task, plugins=_plugins(plugins), **_paths(options, "json")).fly()
+    return _checked(Fly(task, plugins=_plugins(plugins), **_paths(options, "json"))).fly()
 
 
 def adapt(
@@ -99,7 +100,7 @@ def fit(*logs: Path | str, **options: Any) -> dict[str, Any]:
         options: those of `lafr-mjx fit`, with underscores.
     """
     given = _paths(options, "columns", "export_scenario", "out", "json")
-    return Fit(tuple(map(Path, logs)), **given).run()
+    return _checked(Fit(tuple(map(Path, logs)), **given)).run()
 
 
 def bounds(task: str = "figure8", **options: Any) -> dict[str, Any]:
@@ -112,7 +113,7 @@ def bounds(task: str = "figure8", **options: Any) -> dict[str, Any]:
         task: a shipped task, or the path of a task file.
         options: those of `lafr-mjx bounds`, with underscores.
     """
-    return Bounds(task, **_paths(options, "json")).run()
+    return _checked(Bounds(task, **_paths(options, "json"))).run()
 
 
 def _plugins(plugins: Mapping[str, Plugin] | Iterable[str]) -> tuple[str, ...]:
@@ -126,6 +127,20 @@ def _plugins(plugins: Mapping[str, Plugin] | Iterable[str]) -> tuple[str, ...]:
 def _paths(options: dict[str, Any], *names: str) -> dict[str, Any]:
     """Options with paths where the commands have them; a script may give text."""
     return {k: Path(v) if k in names and v is not None else v for k, v in options.items()}
+
+
+def _checked(command: Any) -> Any:
+    """Refuse words that the command line would refuse, too."""
+    for name, hint in get_type_hints(type(command)).items():
+        value = getattr(command, name)
+        several = get_origin(hint) is tuple
+        kind = get_args(hint)[0] if several else hint
+        if get_origin(kind) is Literal:
+            for word in value if several and not isinstance(value, str) else (value,):
+                if word not in get_args(kind):
+                    allowed = ", ".join(get_args(kind))
+                    raise InputError(f"{name} {word!r}: must be one of {allowed}")
+    return command
 
 
 def _document(function: Any, command: type) -> None:

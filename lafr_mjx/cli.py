@@ -33,29 +33,13 @@ from lafr_mjx.help_texts import readable
 
 _DESCRIPTION = """Learn agile quadrotor flight while flying.
 
-lafr-mjx list
-
 lafr-mjx demo
 
 lafr-mjx adapt figure8 --scenario wind5
 
-lafr-mjx ablate figure8 --methods ours baseline --scenarios nominal wind5
-
-lafr-mjx fly figure8 --scenario wind5
-
 lafr-mjx view runs/figure8-wind5-ours-0
 
-lafr-mjx reproduce --quick
-
-lafr-mjx report runs/paper
-
-lafr-mjx fit flight.npz
-
-lafr-mjx bounds figure8
-
-lafr-mjx bench plant
-
-lafr-mjx bench fit
+lafr-mjx adapt --help
 
 lafr-mjx --version
 """
@@ -69,13 +53,15 @@ _COMMANDS = {
 _BENCHMARKS = {"plant": BenchPlant, "ablate": BenchAblate, "fit": BenchFit}
 
 
-def _app() -> tyro.extras.SubcommandApp:
+def _app(brief: bool) -> tyro.extras.SubcommandApp:
+    """The commands; `brief` shows one sentence of each, for the help of all of them."""
     bench = tyro.extras.SubcommandApp()
     app = tyro.extras.SubcommandApp()
     for group, commands in ((bench, _BENCHMARKS), (app, _COMMANDS)):
         for name, command in commands.items():
             # tyro types the argument as a function; a dataclass is one for it, too.
-            group.command(readable(command), name=name)  # pyright: ignore
+            sentence = str(command.__doc__).splitlines()[0] if brief else None
+            group.command(readable(command), name=name, help=sentence)  # pyright: ignore
     app.command(bench, name="bench", help="Measure speed, each figure beside its yardstick.")
     return app
 
@@ -87,7 +73,7 @@ def main(arguments: list[str] | None = None) -> None:
         print(f"lafr-mjx {lafr_mjx.__version__}")
         sys.exit(0)
     try:
-        command = _app().cli(
+        command = _app(brief=arguments[:1] in (["-h"], ["--help"])).cli(
             prog="lafr-mjx",
             description=_DESCRIPTION,
             args=arguments,

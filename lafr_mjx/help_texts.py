@@ -45,7 +45,7 @@ def _metavar(kind: Any, name: str) -> str | None:
         return _metavar(one, name) or one.__name__.upper()
     if origin is Literal:
         return f"{{{','.join(parts)}}}"
-    if origin is tuple:
+    if origin in (tuple, list):
         one = _metavar(parts[0], name.removesuffix("s")) or parts[0].__name__.upper()
         return f"{one} [{one} ...]"
     return name.upper().replace("_", "-") if kind is str else None

@@ -61,15 +61,40 @@ def counted(count: int, what: str) -> str:
 
 
 def print_table(
-    title: str, columns: Sequence[str], rows: Sequence[Sequence[str]], text_columns: int = 1
+    title: str,
+    columns: Sequence[str],
+    rows: Sequence[Sequence[str]],
+    text_columns: int = 1,
+    console: Any = None,
 ) -> None:
-    """A table on standard output; the first `text_columns` are text, the others numbers."""
+    """A table on standard output; the first `text_columns` are text, the others numbers.
+
+    No word is ever cut: on a narrow screen the frame goes first, then the last columns.
+    """
+    from rich import box
     from rich.console import Console
     from rich.table import Table
 
-    table = Table(title=title, title_justify="left")
-    for i, column in enumerate(columns):
-        table.add_column(column, justify="left" if i < text_columns else "right")
+    console = console or Console()
+    texts = list(zip(columns, *rows, strict=True))  # by column
+    words = [max((len(word) for text in one for word in text.split()), default=1) for one in texts]
+    count = len(columns)
+    if not console.is_terminal:  # a file is as wide as it must be
+        console.width = max(console.width, sum(words) + 3 * count + 1)
+    framed = sum(words) + 3 * count + 1 <= console.width
+    frame = 3 if framed else 1  # characters beside each column
+    while count > 1 and sum(words[:count]) + frame * count + 1 > console.width:
+        count -= 1
+    spare = max(0, console.width - sum(words[:count]) - frame * count - 1)
+    style: Any = {} if framed else {"box": box.SIMPLE_HEAD, "padding": 0}
+    table = Table(title=title, title_justify="left", **style)
+    for i in range(count):
+        more = min(spare, max(map(len, texts[i])) - words[i])
+        spare -= more
+        justify = "left" if i < text_columns else "right"
+        table.add_column(columns[i], justify=justify, width=words[i] + more)
     for row in rows:
-        table.add_row(*row)
-    Console().print(table)
+        table.add_row(*row[:count])
+    console.print(table)
+    if count < len(columns):
+        console.print(f"Not shown on a screen this narrow: {', '.join(columns[count:])}.")

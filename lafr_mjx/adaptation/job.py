@@ -18,6 +18,7 @@ from lafr_mjx.errors import InputError
 from lafr_mjx.learner import loop, methods
 from lafr_mjx.learner.improve import Sizes
 from lafr_mjx.metrics import flight_metrics
+from lafr_mjx.output import counted
 from lafr_mjx.plant import user_plugins
 from lafr_mjx.plant.fleet import Fleet
 from lafr_mjx.plant.scenario import Scenario, load_scenario
@@ -158,11 +159,20 @@ class AdaptationJob:
 
     def check_resumable(self, folder: RunFolder) -> None:
         """Refuse to go on where flights would be lost; people delete checkpoints to save space."""
+        if self._complete(folder):
+            return
         flown, kept = len(folder.iterations()), folder.checkpoint_numbers()
-        if flown - (kept[-1] + 1 if kept else 0) > 1 and not self._complete(folder):
+        anew = f"Fly it anew with: lafr-mjx adapt --repeat {folder.path} --out FOLDER"
+        learned_from = kept[-1] + 1 if kept else 0
+        if flown > learned_from + 1:
             raise InputError(
                 f"{folder.path}: has {flown} flights but no checkpoint to go on from; they are "
-                f"kept. Fly it anew with: lafr-mjx adapt --repeat {folder.path} --out FOLDER"
+                f"kept. {anew}"
+            )
+        if flown < learned_from:
+            raise InputError(
+                f"{folder.path}: iterations.jsonl has {counted(flown, 'line')}, but there is a "
+                f"checkpoint after flight {learned_from}; lines were lost. {anew}"
             )
 
     def _complete(self, folder: RunFolder) -> bool:
@@ -178,7 +188,6 @@ class AdaptationJob:
         compilation_cache.enable()
         spec, settings = self.spec, self.settings()
         policy, where = first_policy(spec, self.task, self.vehicle.limits)
-        report.ready(where)
         network = network_of(spec.policy)
         state = loop.start(policy, self.task.start_time_scale, spec.seed, settings, spec.features)
         run = loop.Adaptation(
@@ -189,9 +198,8 @@ class AdaptationJob:
         if stored is not None:
             last, (run.plants.state, run.state) = stored
             done = last + 1
-            folder.truncate_after(last)
-        else:
-            folder.truncate_after(-1)
+        folder.truncate_after(done - 1)
+        report.ready(where)  # who also shows what was flown before
         for iteration in range(done, spec.iterations):
             report.before(iteration)
             (flown,) = run.step(report.stage)
@@ -199,10 +207,11 @@ class AdaptationJob:
             record = record_of(metrics, flown, iteration)
             folder.save_rollout(iteration, flown.rollout)
             folder.append_iteration(record)
-            folder.save_checkpoint(iteration, (run.plants.state, run.state))
             if spec.method != "geometric":
                 learned = batching.row(jax.device_get(run.state.policy), 0)
-                save_policy(folder.path / "policy.npz", learned, network)
+                with folder.writing("policy.npz") as path:
+                    save_policy(path, learned, network)
+            folder.save_checkpoint(iteration, (run.plants.state, run.state))
             report.after(record)
 
 

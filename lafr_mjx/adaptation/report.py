@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import json
 from typing import TYPE_CHECKING, Any
 
@@ -169,7 +170,8 @@ class AdaptationReport:
         from lafr_mjx.view.plots import make_plots
 
         task = self.job.task
-        with self.console.status("drawing plots ..."):
+        busy = self.console.is_terminal  # in a notebook it would ask for ipywidgets
+        with self.console.status("drawing plots ...") if busy else contextlib.nullcontext():
             made = make_plots(
                 self.folder,
                 task.name,

@@ -7,6 +7,9 @@ from pathlib import Path
 
 from lafr_mjx import resources
 from lafr_mjx.output import check_writable, print_table, write_json
+from lafr_mjx.toml_table import read_toml
+
+_FOLDERS = {"tasks": "tasks", "scenarios": "tasks/scenarios", "vehicles": "assets"}
 
 
 @dataclass
@@ -23,19 +26,15 @@ class List:
 
     def run(self) -> None:
         """Print three tables."""
-        from lafr_mjx.plant.scenario import FOLDER, load_scenario
-        from lafr_mjx.plant.vehicle import load_vehicle
-        from lafr_mjx.tasks import load_task
-
         check_writable(self.json)
-        kinds = (
-            ("tasks", "tasks", lambda name: load_task(name).description),
-            ("scenarios", FOLDER, lambda name: load_scenario(name).description),
-            ("vehicles", "assets", lambda name: load_vehicle(name).description),
-        )
         names: dict[str, list[str]] = {}
-        for kind, folder, describe in kinds:
+        for kind, folder in _FOLDERS.items():
             names[kind] = resources.shipped_names(folder)
-            rows = [(name, describe(name)) for name in names[kind]]
+            rows = [(name, _description(folder, name)) for name in names[kind]]
             print_table(kind, ("name", "what it is"), rows, text_columns=2)
         write_json(self.json, names)
+
+
+def _description(folder: str, name: str) -> str:
+    """What a shipped file says of itself; to load it whole would take MuJoCo."""
+    return read_toml(resources.data_folder(folder) / f"{name}.toml").data.get("description", "")

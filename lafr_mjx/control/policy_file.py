@@ -6,6 +6,7 @@ version's is refused: its weights would silently mean something else.
 
 from __future__ import annotations
 
+import io
 import json
 import zipfile
 from typing import TYPE_CHECKING, Any
@@ -63,8 +64,9 @@ def save_policy(path: Path, policy: Policy, network: str = "mlp") -> None:
         arrays["network"] = np.array(network)
         for i, leaf in enumerate(parts.leaves(plain.network)):
             arrays[f"leaf{i}"] = leaf
-    with path.open("wb") as file:
-        np.savez(file, **arrays)  # type: ignore[arg-type]
+    data = io.BytesIO()  # on a full disk, NumPy would complain beside the exception
+    np.savez(data, **arrays)  # type: ignore[arg-type]
+    path.write_bytes(data.getvalue())
 
 
 def stored_network(path: Path) -> str:

@@ -10,6 +10,7 @@ import sys
 import tyro
 
 from lafr_mjx.errors import InputError, RunError
+from lafr_mjx.help_texts import readable
 from lafr_mjx.hil.commands.check import Check
 from lafr_mjx.hil.commands.compare import Compare
 from lafr_mjx.hil.commands.fly import Fly
@@ -44,7 +45,7 @@ def main(arguments: list[str] | None = None) -> None:
     """Parse the command line and run the command; ends the process with its status."""
     app = tyro.extras.SubcommandApp()
     for name, command in _COMMANDS.items():
-        app.command(command, name=name)  # pyright: ignore
+        app.command(readable(command), name=name)  # pyright: ignore
     try:
         app.cli(prog=_PROG, description=_DESCRIPTION, args=arguments).run()
     except InputError as error:

@@ -195,7 +195,7 @@ def _finish(
     folder.write_summary(summary)
     print(
         f"{len(records)} of {counted(wanted, 'flight')}, {counted(len(hil['trips']), 'trip')}, "
-        f"{hil['missed_deadlines']} missed deadlines; recorded in {session.folder}"
+        f"{counted(hil['missed_deadlines'], 'missed deadline')}; recorded in {session.folder}"
     )
     if session.stood_still_s is not None:
         print(f"Time stood still with the machine for {session.stood_still_s:.1f} s in all.")

@@ -32,18 +32,21 @@ class LearnerFault(NamedTuple):
 
 def split(texts: list[str]) -> tuple[list[str], list[LearnerFault]]:
     """Faults of the software drone (checked) and those of the learner."""
-    from lafr_mjx.hil.drone.injected import parse
+    from lafr_mjx.hil.drone import injected
 
     drone, learner = [], []
     for text in texts:
-        if not text.startswith("learner-"):
-            parse(text)
+        kind = text.strip().partition("@")[0]
+        if kind in injected.KINDS:
+            injected.parse(text)
             drone.append(text)
             continue
         match = _PATTERN.fullmatch(text.strip())
-        if match is None or match[1] not in KINDS:
+        if match is None or kind not in KINDS:
             raise InputError(
-                f"--fault '{text[:80]}': must be KIND@SECONDS with a kind of {', '.join(KINDS)}"
+                f"--fault '{text[:80]}': must be KIND@START[:DURATION[:VALUE]] with a kind of "
+                f"{', '.join(injected.KINDS)}, or KIND@SECONDS (KIND@ITERATION for learner-nan) "
+                f"with a kind of {', '.join(KINDS)}"
             )
         learner.append(LearnerFault(match[1], float(match[2]), text.strip()))
     return drone, learner

@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import ipaddress
 import os
+import re
 import secrets
 import socket
 from urllib.parse import urlsplit
@@ -36,6 +38,19 @@ def check_reachable(uri: str) -> None:
     except (rpc.RpcError, OSError) as error:
         what = "rosbridge" if is_bridge(uri) else "ROS master"
         raise InputError(f"--master '{uri}': no {what} answers there ({error})") from error
+
+
+def check_host(host: str) -> None:
+    """Refuse what this machine cannot listen on."""
+    try:
+        if re.fullmatch(r"[0-9.]+", host):
+            ipaddress.IPv4Address(host)  # or it would be asked for as a name
+        socket.create_server((host, 0)).close()
+    except (OSError, ValueError) as error:
+        raise InputError(
+            f"--host '{host}': must be an address or a name of this machine, e.g. 127.0.0.1 "
+            f"({getattr(error, 'strerror', None) or error})"
+        ) from error
 
 
 def own_name(role: str) -> str:

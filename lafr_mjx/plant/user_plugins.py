@@ -10,12 +10,14 @@ from __future__ import annotations
 
 import ast
 import dataclasses
+import functools
 import hashlib
 import importlib
 import importlib.util
 import inspect
 import re
 import sys
+import traceback
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, NamedTuple
 
@@ -57,13 +59,57 @@ def build(texts: Iterable[str]) -> dict[str, Plugin]:
     Raises:
         InputError: names the plugin and what is wrong with it.
     """
+    return dict(_tried(tuple(texts)))
+
+
+@functools.lru_cache
+def _tried(texts: tuple[str, ...]) -> dict[str, Plugin]:
     plugins: dict[str, Plugin] = {}
     for text in texts:
         named = _parsed(text)
         if named.name in plugins:
             raise InputError(f"--plugins {text}: '{named.name}' is given twice")
-        plugins[named.name] = _built(text, named)
+        try:
+            plugins[named.name] = _built(text, named)
+            _try_out(named.name, plugins[named.name])
+        except InputError:
+            raise
+        except Exception as error:  # whatever the user's code does
+            raise InputError(f"--plugins {text}: {_where(error, named)}") from error
     return plugins
+
+
+def _try_out(name: str, plugin: Plugin) -> None:
+    """Trace a flight without flying it: what is wrong is told before a run begins."""
+    import jax
+
+    from lafr_mjx.plant import simulation
+    from lafr_mjx.plant.engine import build_engine
+    from lafr_mjx.plant.params import ideal_params
+    from lafr_mjx.plant.vehicle import load_vehicle
+
+    vehicle = load_vehicle("lafr192")
+    engine, params = build_engine(vehicle, "freebody"), ideal_params(vehicle)
+    params = params.replace(plugins={**params.plugins, name: plugin})
+
+    def flight() -> Any:
+        start = simulation.reset(engine, params, jax.random.key(0))
+        return jax.lax.scan(
+            lambda state, command: simulation.step(engine, params, state, command),
+            start, jax.numpy.zeros((1, 4)),
+        )  # fmt: skip
+
+    jax.eval_shape(flight)
+
+
+def _where(error: Exception, named: _Named) -> str:
+    """One line: the place in the user's file, if it came so far, and what was said."""
+    file = inspect.getsourcefile(getattr(_module("", named.source), named.kind))
+    frames = traceback.extract_tb(error.__traceback__)
+    own = [frame for frame in frames if frame.filename == file]
+    place = f"{file}, line {own[-1].lineno}, in {own[-1].name}" if own else f"{file}"
+    said = next(iter(str(error).splitlines()), "")
+    return f"{named.kind} fails ({place}): {type(error).__name__}: {said}"
 
 
 def text_of(name: str, plugin: Plugin) -> str:
@@ -165,7 +211,7 @@ def _usual(kind: type) -> Any:
     """The plugin with its defaults; None if it has not all of them."""
     try:
         return kind()
-    except TypeError:
+    except Exception:  # it may also refuse them
         return None
 
 

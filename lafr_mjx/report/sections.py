@@ -22,17 +22,19 @@ if TYPE_CHECKING:
 
 
 def learning(material: Material) -> Section | None:
-    """Curves of every task and scenario."""
-    keys = sorted({(r.task, r.scenario) for r in material.runs.matching()},
-                  key=lambda key: (key[1] in FAULTS, key))  # fmt: skip
+    """Curves of every run: by task, scenario and what else is unusual; the usual ones first."""
+    keys = sorted({(_unusual(r), r.task, r.scenario) for r in material.runs.runs},
+                  key=lambda key: (key[0], key[2] in FAULTS, key))  # fmt: skip
     parts: list[Part] = []
-    for task, scenario in keys:
-        groups = {m: material.runs.matching(task=task, scenario=scenario, method=m)
-                  for m in METHOD_COLOURS}  # fmt: skip
+    for number, (unusual, task, scenario) in enumerate(keys):
+        everyone = sorted(
+            (r for r in material.runs.runs if (_unusual(r), r.task, r.scenario) == keys[number]),
+            key=lambda run: (run.spec.seed, run.spec.plant),
+        )
+        groups = {m: [r for r in everyone if r.spec.method == m] for m in METHOD_COLOURS}
         groups = {method: group for method, group in groups.items() if group}
-        everyone = [run for group in groups.values() for run in group]
-        name = f"learning-{task}-{scenario}"
-        words = f"{TASK_WORDS.get(task, task)}, {scenario}"
+        name = f"learning-{task}-{scenario}" + (f"-{number}" if unusual else "")
+        words = ", ".join(filter(None, (TASK_WORDS.get(task, task), scenario, unusual)))
         report_plots.plot_learning(
             material.place(name), {m: records(g) for m, g in groups.items()}, METHOD_COLOURS,
             words[0].upper() + words[1:], threshold(everyone[0]),
@@ -44,6 +46,13 @@ def learning(material: Material) -> Section | None:
         )  # fmt: skip
         parts.append(material.picture(name, f"Learning curves: {words}", caption, everyone))
     return Section("Learning curves", parts) if parts else None
+
+
+def _unusual(run: FlownRun) -> str:
+    """What a run has that others are not compared with; empty for a usual one."""
+    ats = "" if run.spec.ats == "verified" else f"time scaling {run.spec.ats}"
+    horizon = "" if run.spec.horizon == RunSpec().horizon else f"horizon {run.spec.horizon}"
+    return ", ".join(filter(None, (ats, horizon, run.variant)))
 
 
 def ablation(material: Material) -> Section | None:

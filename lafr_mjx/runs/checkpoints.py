@@ -1,57 +1,47 @@
-"""Checkpoints of a run: pytrees of arrays, numbered, of which the newest two are kept.
+"""Checkpoints of a run: pytrees of arrays as `.npz` files, of which the newest two are kept.
 
-Orbax writes a checkpoint under another name; it gets its number when all of it is there. Each
-carries a checksum of its files, so that a damaged one is noticed and the one before it used.
+A file appears under its number when all of it is on the disk. A damaged one does not match the
+checksums in it, and the one before it is used.
 """
 
 from __future__ import annotations
 
-import contextlib
+import io
 import re
-import shutil
-import zlib
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from lafr_mjx.errors import InputError, RunError
+from lafr_mjx.errors import InputError
+from lafr_mjx.runs.run_files import write_whole
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator
     from pathlib import Path
 
 KEPT = 2
-_PARTIAL = ".partial"
-_SEAL = "checksum.txt"
 
 
 def numbers(folder: Path) -> list[int]:
-    """Numbers of the checkpoints that were written to their end, in order."""
-    if not folder.is_dir():
-        return []
-    sealed = (item for item in folder.iterdir() if (item / _SEAL).is_file())
-    return sorted(int(item.name) for item in sealed if re.fullmatch(r"\d{3,}", item.name))
+    """Numbers of the checkpoints, in order."""
+    found = sorted(
+        int(file.stem) for file in folder.glob("*.npz") if re.fullmatch(r"\d{3,}", file.stem)
+    )
+    if not found and any(folder.glob("*/checksum.txt")):
+        raise InputError(
+            f"{folder}: only lafr-mjx 0.2 reads these checkpoints; go on with the run by that "
+            f"version, or fly it anew with: lafr-mjx adapt --repeat {folder.parent} --out FOLDER"
+        )
+    return found
 
 
 def save(folder: Path, number: int, tree: Any) -> None:
-    """Write a checkpoint, then drop the old ones. It counts from its last step on."""
-    arrays = {name: array for name, array in _named_arrays(tree).items() if array.size}
-    target = folder / f"{number:03d}"
-    try:
-        folder.mkdir(exist_ok=True)
-        remove_partial(folder)
-        partial = folder / f"{target.name}{_PARTIAL}"
-        with _quiet() as ocp, ocp.StandardCheckpointer() as checkpointer:
-            checkpointer.save(partial.absolute(), arrays)
-            checkpointer.wait_until_finished()
-        (partial / _SEAL).write_text(f"{_checksum(partial)}\n", encoding="utf-8")
-        if target.exists():
-            _remove(target)
-        partial.rename(target)
-        for old in numbers(folder)[:-KEPT]:
-            _remove(folder / f"{old:03d}")
-    except Exception as error:  # Orbax wraps a full disk into exceptions of several kinds
-        raise RunError(f"{target}: the checkpoint cannot be written: {error}") from error
+    """Write a checkpoint, then drop the old ones."""
+    data = io.BytesIO()
+    np.savez(data, **_named_arrays(tree))  # type: ignore[arg-type]
+    folder.mkdir(exist_ok=True)
+    write_whole(_file(folder, number), data.getvalue())
+    for old in numbers(folder)[:-KEPT]:
+        _file(folder, old).unlink()
 
 
 def load(folder: Path, template: Any) -> tuple[int, Any] | None:
@@ -63,12 +53,12 @@ def load(folder: Path, template: Any) -> tuple[int, Any] | None:
             taken from it. Leaves come back as what they are in it: JAX arrays, NumPy arrays or
             Python numbers.
     """
-    found = numbers(folder)
     reason: Exception | None = None
-    for number in reversed(found):
-        path = folder / f"{number:03d}"
+    for number in reversed(numbers(folder)):
+        path = _file(folder, number)
         try:
-            arrays = _read(path)
+            with np.load(path, allow_pickle=False) as file:
+                arrays = {name: file[name] for name in file.files}
         except Exception as error:  # whatever is wrong with it, the one before it may be good
             reason = error
             continue
@@ -80,45 +70,24 @@ def load(folder: Path, template: Any) -> tuple[int, Any] | None:
 
 def remove_after(folder: Path, number: int) -> None:
     """Drop the checkpoints beyond a number, and what was never finished."""
-    if not folder.is_dir():
-        return
-    remove_partial(folder)
-    for item in folder.iterdir():
-        if re.fullmatch(r"\d{3,}", item.name) and int(item.name) > number:
-            _remove(item)
+    for later in numbers(folder):
+        if later > number:
+            _file(folder, later).unlink()
+    for leftover in folder.glob(".*.partial"):
+        leftover.unlink()
 
 
-def remove_partial(folder: Path) -> None:
-    """Remove what killed writers left behind; Orbax adds an ending of its own to the name."""
-    for item in folder.glob(f"*{_PARTIAL}*"):
-        shutil.rmtree(item)
-
-
-def _remove(path: Path) -> None:
-    # Whoever is killed in the middle must not leave half of it under its number.
-    doomed = path.with_name(f"{path.name}-old{_PARTIAL}")
-    path.rename(doomed)
-    shutil.rmtree(doomed)
-
-
-def _read(path: Path) -> dict[str, np.ndarray]:
-    # Orbax must not meet damaged files: its threads would complain on the terminal.
-    if (path / _SEAL).read_text(encoding="utf-8").strip() != _checksum(path):
-        raise ValueError(f"{path.name} does not match its checksum")
-    with _quiet() as ocp, ocp.StandardCheckpointer() as checkpointer:
-        return {name: np.asarray(x) for name, x in checkpointer.restore(path.absolute()).items()}
+def _file(folder: Path, number: int) -> Path:
+    return folder / f"{number:03d}.npz"
 
 
 def _filled(path: Path, template: Any, arrays: dict[str, np.ndarray]) -> Any:
     import jax
 
-    wanted = _named_arrays(template)
     leaves, structure = jax.tree.flatten(template)
     filled = []
-    for (name, like), leaf in zip(wanted.items(), leaves, strict=True):
+    for (name, like), leaf in zip(_named_arrays(template).items(), leaves, strict=True):
         array = arrays.pop(name, None)
-        if array is None and like.size == 0:
-            array = like
         if array is None:
             raise InputError(f"{path}: '{name}' is missing; it is of another kind of run")
         if array.shape != like.shape or array.dtype != like.dtype:
@@ -141,34 +110,9 @@ def _named_arrays(tree: Any) -> dict[str, np.ndarray]:
 
     leaves, _ = jax.tree_util.tree_flatten_with_path(tree)
     named = {
-        # Orbax reads "/" in a name as a level of nesting.
-        jax.tree_util.keystr(path, simple=True, separator=".").replace("/", "|"): np.asarray(leaf)
+        jax.tree_util.keystr(path, simple=True, separator="."): np.asarray(leaf)
         for path, leaf in leaves
     }
     if len(named) != len(leaves):
         raise TypeError("two leaves of the tree have the same name")
     return named
-
-
-def _checksum(path: Path) -> str:
-    value = 0
-    for file in sorted(path.rglob("*")):
-        if file.is_file() and file.name != _SEAL:
-            data = file.read_bytes()
-            value = zlib.crc32(f"{file.relative_to(path)} {len(data)}".encode(), value)
-            value = zlib.crc32(data, value)
-    return f"{value:08x}"
-
-
-@contextlib.contextmanager
-def _quiet() -> Iterator[Any]:
-    """Orbax, imported when it is needed, and silent: errors come as exceptions."""
-    import orbax.checkpoint as ocp
-    from absl import logging
-
-    before = logging.get_verbosity()
-    logging.set_verbosity(logging.FATAL)
-    try:
-        yield ocp
-    finally:
-        logging.set_verbosity(before)

@@ -6,7 +6,7 @@ The arrays are named by their fields, e.g. `time`, `sensed.position`, `diagnosti
 from __future__ import annotations
 
 import dataclasses
-import os
+import io
 import zipfile
 import zlib
 from collections import namedtuple
@@ -16,6 +16,7 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from lafr_mjx.errors import InputError
+from lafr_mjx.runs.run_files import write_whole
 from lafr_mjx.types import Reference, Rollout, State
 
 if TYPE_CHECKING:
@@ -45,16 +46,9 @@ def save_rollout(path: Path, rollout: Rollout) -> None:
     odd = [name for name, array in arrays.items() if array.dtype.hasobject]
     if odd:
         raise TypeError(f"'{odd[0]}' of a flight is not an array of numbers")
-    partial = path.with_name(f".{path.name}.partial")
-    try:
-        with partial.open("wb") as file:
-            np.savez_compressed(file, **arrays)  # type: ignore[arg-type]
-            file.flush()
-            os.fsync(file.fileno())
-        partial.replace(path)
-    except BaseException:
-        partial.unlink(missing_ok=True)
-        raise
+    data = io.BytesIO()
+    np.savez_compressed(data, **arrays)  # type: ignore[arg-type]
+    write_whole(path, data.getvalue())
 
 
 def load_rollout(path: Path) -> Rollout:

@@ -1,15 +1,15 @@
 """The folder of an adaptation run: what was asked, what was flown, and how to go on.
 
-    config.toml        the whole configuration, with the version that wrote it
-    iterations.jsonl   one line of figures for each iteration
-    rollouts/000.npz   the recorded flights
-    checkpoints/000/   the learner after an iteration, the newest two
-    plots/             figures
-    summary.json       figures of the whole run, written at its end
+    config.toml          the whole configuration, with the version that wrote it
+    iterations.jsonl     one line of figures for each iteration
+    rollouts/000.npz     the recorded flights
+    checkpoints/000.npz  the learner after an iteration, the newest two
+    policy.npz           the policy after the last iteration
+    plots/               figures
+    summary.json         figures of the whole run, written at its end
 
-A run may be killed at any moment. An iteration writes its flight, then its line, then its
-checkpoint: what is beyond the newest checkpoint is dropped on resuming (`truncate_after`) and
-flown again, one iteration at most.
+A run may be killed at any moment. An iteration writes its checkpoint last: what is beyond the
+newest checkpoint is dropped on resuming (`truncate_after`) and flown again, one iteration at most.
 """
 
 from __future__ import annotations
@@ -118,7 +118,7 @@ class RunFolder(Closing):
 
     def rewrite(self, config: Mapping[str, Any]) -> None:
         """Replace the configuration, e.g. for more flights."""
-        with self._writing(_CONFIG) as path:
+        with self.writing(_CONFIG) as path:
             files.write_whole(path, _text(config).encode("utf-8"))
         self.config = dict(config)
 
@@ -127,7 +127,7 @@ class RunFolder(Closing):
 
         What is not finite becomes null. The number `iteration` is the next one if not given.
         """
-        with self._writing(_ITERATIONS) as path:
+        with self.writing(_ITERATIONS) as path:
             lines = files.read_lines(path)
             following = lines[-1][0]["iteration"] + 1 if lines else 0
             numbered = {"iteration": following, **files.plain(dict(record))}
@@ -148,7 +148,7 @@ class RunFolder(Closing):
 
     def save_rollout(self, number: int, rollout: Rollout) -> None:
         """Write the recorded flight of an iteration."""
-        with self._writing("rollouts", f"{number:03d}.npz") as path:
+        with self.writing("rollouts", f"{number:03d}.npz") as path:
             rollout_file.save_rollout(path, rollout)
 
     def load_rollout(self, number: int) -> Rollout:
@@ -161,7 +161,7 @@ class RunFolder(Closing):
 
     def save_checkpoint(self, number: int, tree: Any) -> None:
         """Write the state after an iteration; a pytree of arrays without typed PRNG keys."""
-        with self._writing("checkpoints") as path:
+        with self.writing("checkpoints") as path:
             checkpoints.save(path, number, tree)
 
     def load_checkpoint(self, template: Any) -> tuple[int, Any] | None:
@@ -177,7 +177,7 @@ class RunFolder(Closing):
 
     def truncate_after(self, number: int) -> None:
         """Forget what is beyond a checkpoint (all of it beyond -1), to go on from there."""
-        with self._writing(_ITERATIONS) as path:
+        with self.writing(_ITERATIONS) as path:
             checkpoints.remove_after(self.path / "checkpoints", number)
             lines = files.read_lines(path)
             kept = [end for record, end in lines if record["iteration"] <= number]
@@ -191,7 +191,7 @@ class RunFolder(Closing):
 
     def write_summary(self, figures: Mapping[str, Any]) -> None:
         """Write the figures of the whole run."""
-        with self._writing("summary.json") as path:
+        with self.writing("summary.json") as path:
             output.write_json(path, files.plain(dict(figures)))
 
     def _rollouts(self) -> Iterator[tuple[int, Path]]:
@@ -200,7 +200,7 @@ class RunFolder(Closing):
                 yield int(file.stem), file
 
     @contextlib.contextmanager
-    def _writing(self, *names: str) -> Iterator[Path]:
+    def writing(self, *names: str) -> Iterator[Path]:
         """A place in the folder, with a full disk and the like told in one line."""
         if self._lock is None:
             raise RuntimeError(f"{self.path} was opened to be read only")

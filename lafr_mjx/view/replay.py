@@ -102,9 +102,10 @@ def _load_run(source: Path, task_name: str | None, vehicle_name: str | None) -> 
     given = carried_files.located(folder.config)
     numbers = folder.rollout_numbers()
     if not numbers:
+        advice = "" if "hil" in folder.config else f": go on with lafr-mjx adapt --resume {source}"
         raise InputError(
             f"{source}: has no recorded flight (rollouts/000.npz and so on); the run may have been "
-            f"cut short before its first flight: go on with lafr-mjx adapt --resume {source}"
+            f"cut short before its first flight{advice}"
         )
     vehicle = _named(load_vehicle, source, given, "vehicle", vehicle_name)
     task = _named(load_task, source, given, "task", task_name)

@@ -2,13 +2,16 @@
 
 from __future__ import annotations
 
+import contextlib
 import os
+import threading
 import time
 from typing import TYPE_CHECKING, Any
 
 import mujoco
 import numpy as np
 
+from lafr_mjx import interruption
 from lafr_mjx.errors import InputError, RunError
 from lafr_mjx.types import CONTROL_DT
 from lafr_mjx.view.camera import FOLLOW_M, wide_camera
@@ -20,7 +23,7 @@ from lafr_mjx.view.scene import Scene, build_scene
 from lafr_mjx.view.video import LABEL_OFFSET, distinct_words
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Sequence
+    from collections.abc import Callable, Iterator, Sequence
 
     from lafr_mjx.view.flights import Moment
     from lafr_mjx.view.replay import Replay
@@ -43,8 +46,8 @@ def watch(
     scene = build_scene([(r.vehicle, r.task, r.path()) for r in replays], _DRONE_SIZE)
     # Keys come from another thread; they are taken in between two frames.
     pressed: list[int] = []
-    with _window(scene, pressed.append) as window:
-        for elapsed in _frames(window, seconds):
+    with _window(scene, pressed.append) as (window, stop):
+        for elapsed in _frames(window, seconds, stop):
             while pressed:
                 player.on_key(pressed.pop(0))
             player.advance(elapsed)
@@ -64,7 +67,6 @@ def watch(
                     _follow(window.cam, moments[0].position, elapsed)
             window.set_texts([_figures(player, moments), _keys(REPLAY_KEYS)])
             window.sync()
-        # Before the window closes: on some screens that takes long, or never ends well.
         print(f"Shown: {player.flights[0].title}, {player.time:.1f} s", flush=True)
 
 
@@ -78,8 +80,8 @@ def watch_live(flight: LiveFlight, *, follow: bool = False, seconds: float | Non
     flight.restart()
     pressed: list[int] = []
     due = 0.0
-    with _window(scene, pressed.append) as window:
-        for elapsed in _frames(window, seconds):
+    with _window(scene, pressed.append) as (window, stop):
+        for elapsed in _frames(window, seconds, stop):
             while pressed:
                 flight.on_key(pressed.pop(0))
             due = min(due + elapsed, 5 * CONTROL_DT)  # a slow machine flies in slow motion
@@ -99,7 +101,12 @@ def watch_live(flight: LiveFlight, *, follow: bool = False, seconds: float | Non
         print(f"Flown: {flight.time:.1f} s, speed {flight.moment().speed:.1f} m/s", flush=True)
 
 
-def _window(scene: Scene, on_key: Callable[[int], None]) -> Any:
+@contextlib.contextmanager
+def _window(scene: Scene, on_key: Callable[[int], None]) -> Iterator[tuple[Any, list[int]]]:
+    """A window, and the signals that came: they wait until it is closed and its thread has ended.
+
+    A process that ends while the thread still draws hangs, or ends by a fault of X or the driver.
+    """
     if not (os.environ.get("DISPLAY") or os.environ.get("WAYLAND_DISPLAY")):
         raise InputError(
             "the viewer needs a screen, and there is none (DISPLAY is not set); "
@@ -107,24 +114,33 @@ def _window(scene: Scene, on_key: Callable[[int], None]) -> Any:
         )
     import mujoco.viewer
 
-    try:
-        window = mujoco.viewer.launch_passive(
-            scene.model, scene.data, key_callback=on_key, show_left_ui=False, show_right_ui=False
-        )
-    except Exception as error:  # GLFW's errors come as several kinds
-        raise RunError(f"the viewer cannot open a window: {error}") from error
-    start = wide_camera(scene, _ASPECT)
-    with window.lock():
-        window.cam.lookat[:] = start.lookat
-        window.cam.distance, window.cam.azimuth = start.distance, start.azimuth
-        window.cam.elevation = start.elevation
-    return window
+    with interruption.held() as stop:
+        others = set(threading.enumerate())
+        try:
+            window = mujoco.viewer.launch_passive(
+                scene.model, scene.data, key_callback=on_key,
+                show_left_ui=False, show_right_ui=False,
+            )  # fmt: skip
+        except Exception as error:  # GLFW's errors come as several kinds
+            raise RunError(f"the viewer cannot open a window: {error}") from error
+        drawing = set(threading.enumerate()) - others
+        try:
+            start = wide_camera(scene, _ASPECT)
+            with window.lock():
+                window.cam.lookat[:] = start.lookat
+                window.cam.distance, window.cam.azimuth = start.distance, start.azimuth
+                window.cam.elevation = start.elevation
+            yield window, stop
+        finally:
+            window.close()
+            for thread in drawing:
+                thread.join()
 
 
-def _frames(window: Any, seconds: float | None) -> Any:
-    """Seconds since the last frame, at 60 frames a second at most."""
+def _frames(window: Any, seconds: float | None, stop: list[int]) -> Iterator[float]:
+    """Seconds since the last frame, at 60 frames a second at most, until a signal comes."""
     begun = last = time.monotonic()
-    while window.is_running():
+    while window.is_running() and not stop:
         now = time.monotonic()
         if seconds is not None and now - begun > seconds:
             return

@@ -3,10 +3,13 @@
 
 import subprocess
 import sys
+from types import SimpleNamespace
+from typing import Any
 
 import pytest
 
 from lafr_mjx.errors import RunError
+from lafr_mjx.hil import flights
 from lafr_mjx.hil.bags import TICK, TICK_TOPIC
 from lafr_mjx.hil.master import Master
 from lafr_mjx.hil.profile import load_profile
@@ -35,6 +38,13 @@ def run(*arguments, **options):
         (["fly", "--time-scale", "0.2"], "cannot be flown there"),
         (["fly", "--seed", "-1"], "--seed"),
         (["fly", "--fault", "gremlin@3"], "--fault"),
+        (["fly", "--fault", "gremlin@3"], "mocap-drop, "),
+        (["fly", "--fault", "gremlin@3"], "learner-kill, learner-hang, learner-nan"),
+        *(
+            ([command, "--host", host], f"--host '{host}': must be an address or a name of this")
+            for command in ("fly", "stop", "sim-drone", "master")
+            for host in ("300.1.1.1", "no-such-host.invalid")
+        ),
         (["fly", "--fault", "mocap-drop@1:-1"], "seconds, from 0"),
         (["fly", "--fault", "mocap-drop@-1"], "seconds, from 0"),
         (["fly", "--fault", "mocap-drop@nan"], "seconds, from 0"),
@@ -132,3 +142,14 @@ def test_drone_of_ones_own_by_path(tmp_path):
     file.write_text(text.replace('quad = "quad"', 'quad = "7"'), encoding="utf-8")
     done = run("fly", "--vehicle", str(file))
     assert done.returncode == 2 and "mine.toml" in done.stderr and "quad" in done.stderr
+
+
+@pytest.mark.parametrize(("count", "told"), [(1, "1 missed deadline;"), (2, "2 missed deadlines;")])
+def test_the_last_line_counts_in_words(tmp_path, capsys, count, told):
+    session: Any = SimpleNamespace(
+        ended={"missed_deadlines": count}, events=[], stood_still_s=None, down=True, folder=tmp_path
+    )
+    asked: Any = SimpleNamespace(slow=1.0, master=None, profile=SimpleNamespace(simulated=True))
+    with RunFolder.create(tmp_path / "run", {"run": {"engine": "hil"}}) as folder:
+        flights._finish(asked, folder, session, None, 0, 1.0)
+    assert told in capsys.readouterr().out

@@ -1,16 +1,10 @@
-"""The MuJoCo viewer under a virtual screen, in a process of its own.
-
-The viewer's teardown may end the process with a bad status; what it printed and what was on the
-screen count.
-"""
+"""The MuJoCo viewer under a virtual screen, in a process of its own, to its very end."""
 
 from __future__ import annotations
 
-import contextlib
-import re
+import signal
 import subprocess
 import sys
-import time
 
 import numpy as np
 import pytest
@@ -39,9 +33,9 @@ def grab():
     ended.set()
 
 def until_grabbed(frames):
-    def shorter(window, seconds):
-        for elapsed in frames(window, seconds):
-            if ended.is_set():
+    def shorter(*arguments):
+        for number, elapsed in enumerate(frames(*arguments)):
+            if ended.is_set() and number > 10:
                 return
             yield elapsed
     return shorter
@@ -65,24 +59,30 @@ viewer.watch_live(live.LiveFlight(setup), follow=True, seconds=200)
 """
 
 
-def run_under_xvfb(code, tmp_path, *arguments):
-    """What the process printed; closing a window may hang under xvfb, and is not waited for."""
-    printed, errors = tmp_path / "printed.txt", tmp_path / "errors.txt"
-    command = [sys.executable, "-c", _GRAB + code, str(tmp_path), *map(str, arguments)]
-    with virtual_screen() as environment, printed.open("w") as out, errors.open("w") as err:
-        process = subprocess.Popen(command, stdout=out, stderr=err, env=environment)
-        try:
-            give_up = time.monotonic() + 300.0
-            while process.poll() is None and time.monotonic() < give_up:
-                if re.search("^(Shown|Flown): ", printed.read_text(), re.MULTILINE):
-                    break
-                time.sleep(0.2)
-            with contextlib.suppress(subprocess.TimeoutExpired):
-                process.wait(timeout=5.0)
-        finally:
-            process.kill()
-            process.wait()
-    return printed.read_text(), errors.read_text()
+_INTERRUPTED = """
+import signal, sys
+from lafr_mjx.cli import main
+from lafr_mjx.view import viewer
+frames = viewer._frames
+
+def until_interrupted(*arguments):
+    for number, elapsed in enumerate(frames(*arguments)):
+        if number == int(sys.argv[1]):
+            signal.raise_signal(int(sys.argv[2]))
+        yield elapsed
+
+viewer._frames = until_interrupted
+main(["view", *sys.argv[3:]])
+"""
+
+
+def run_under_xvfb(code, *arguments):
+    """The ended process; it must end by itself."""
+    command = [sys.executable, "-c", code, *map(str, arguments)]
+    with virtual_screen() as environment:
+        return subprocess.run(
+            command, capture_output=True, text=True, env=environment, timeout=900, check=False
+        )
 
 
 def assert_something_moved(folder):
@@ -94,16 +94,30 @@ def assert_something_moved(folder):
 def test_a_replay_of_two_runs(tmp_path):
     run = write_run(tmp_path / "run", [flown(0.4), flown(0.3)])
     other = write_run(tmp_path / "other", [flown(1.0)], method="baseline")
-    printed, errors = run_under_xvfb(_REPLAY, tmp_path, run, other)
-    assert "Shown: iteration 0" in printed, errors
+    done = run_under_xvfb(_GRAB + _REPLAY, tmp_path, run, other)
+    assert "Shown: iteration 0" in done.stdout and done.returncode == 0, done.stderr
     assert_something_moved(tmp_path)
 
 
 def test_a_live_flight(tmp_path):
-    printed, errors = run_under_xvfb(_LIVE, tmp_path)
-    assert "Flown: " in printed, errors
-    assert float(printed.split("Flown: ")[1].split()[0]) > 0.0
+    done = run_under_xvfb(_GRAB + _LIVE, tmp_path)
+    assert "Flown: " in done.stdout and done.returncode == 0, done.stderr
+    assert float(done.stdout.split("Flown: ")[1].split()[0]) > 0.0
     assert_something_moved(tmp_path)
+
+
+@pytest.mark.parametrize("number", [signal.SIGINT, signal.SIGTERM])
+def test_a_signal_closes_the_window_before_the_process_ends(tmp_path, number):
+    run = write_run(tmp_path / "run", [flown(0.4)])
+    for frame in (0, 1, 5, 30):  # the end of a process is a race: try it more than once
+        done = run_under_xvfb(_INTERRUPTED, frame, int(number), run)
+        assert done.returncode == 128 + number, done.stderr
+        assert done.stderr.endswith("lafr-mjx: interrupted\n")
+
+
+def test_a_signal_closes_the_window_of_a_live_flight():
+    done = run_under_xvfb(_INTERRUPTED, 3, int(signal.SIGINT), "--task", "figure8")
+    assert done.returncode == 130 and done.stderr.endswith("lafr-mjx: interrupted\n"), done.stderr
 
 
 def test_live_flight_obeys_its_keys():

@@ -38,6 +38,16 @@ def test_a_wrong_option_is_named():
         lm.fly("figure8", flavour=3)
 
 
+@pytest.mark.parametrize(
+    ("function", "options"),
+    [(lm.bounds, {"only": ("unform",)}), (lm.bounds, {"only": "unform"}),
+     (lm.bounds, {"rotor_yaw": "loose"}), (lm.fly, {"engine": "warp"})],
+)  # fmt: skip
+def test_an_unknown_word_is_refused_with_those_that_are_allowed(function, options):
+    with pytest.raises(InputError, match=r"(unform|loose|warp)': must be one of .*free"):
+        function("figure8", **options)
+
+
 def test_bounds_are_still_a_function_after_their_room_was_loaded():
     assert lm.bounds("figure8", only=("uniform",))["uniform_ceiling_s"] == pytest.approx(2.56, 0.01)
     assert callable(lm.bounds)

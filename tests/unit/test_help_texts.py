@@ -3,24 +3,30 @@
 from __future__ import annotations
 
 import re
+import subprocess
+import sys
 
 import pytest
 
 from lafr_mjx import cli
+from lafr_mjx.hil import __main__ as hil
 
 COMMANDS = [[name] for name in cli._COMMANDS] + [["bench", name] for name in cli._BENCHMARKS]
 
 
-def help_of(command, capsys):
+def help_of(command, capsys, program=cli):
     with pytest.raises(SystemExit) as ended:
-        cli.main([*command, "--help"])
+        program.main([*command, "--help"])
     assert ended.value.code == 0
     return capsys.readouterr().out
 
 
-@pytest.mark.parametrize("command", COMMANDS, ids=" ".join)
-def test_no_type_and_no_empty_default_is_shown(command, capsys):
-    text = " ".join(help_of(command, capsys).replace("│", " ").split())
+ALL = [(cli, command) for command in COMMANDS] + [(hil, [name]) for name in hil._COMMANDS]
+
+
+@pytest.mark.parametrize(("program", "command"), ALL, ids=lambda one: str(one).split("'")[1])
+def test_no_type_and_no_empty_default_is_shown(program, command, capsys):
+    text = " ".join(help_of(command, capsys, program).replace("│", " ").split())
     assert not re.search(r"\bNone\b|\bSTR\b|\(default: \)", text)
 
 
@@ -46,3 +52,20 @@ def test_options_are_still_understood(monkeypatch):
     assert type(seen[0].seeds).__name__ == "_Usual"
     assert (seen[1].tasks, seen[1].seeds) == (("figure8", "dash"), (1, 2))
     assert (seen[1].sweep, seen[1].preset) == (("a=1", "b=2"), "paper")
+
+
+def test_the_help_of_all_commands_fits_two_screens(capsys, monkeypatch):
+    monkeypatch.setenv("COLUMNS", "80")
+    text = help_of([], capsys)
+    assert len(text.splitlines()) <= 60
+    assert all(f"• {name} " in text for name in cli._COMMANDS)
+    assert "lafr-mjx adapt --resume" in help_of(["adapt"], capsys), "where all of it is"
+
+
+def test_what_ships_is_listed_without_loading_it():
+    code = (
+        "import sys; from lafr_mjx.commands.listing import List; List().run(); "
+        "print({'mujoco', 'jax'} & set(sys.modules))"
+    )
+    done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True)
+    assert done.stdout.endswith("set()\n") and "There and back along 5.34 m" in done.stdout

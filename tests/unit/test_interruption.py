@@ -6,10 +6,11 @@ import gc
 import signal
 import time
 import weakref
+from importlib.machinery import ExtensionFileLoader
 
 import pytest
 
-from lafr_mjx.interruption import Interrupted, orderly
+from lafr_mjx.interruption import Interrupted, held, orderly
 
 
 def wait_for_the_end():
@@ -81,6 +82,32 @@ def test_a_signal_in_the_callback_of_a_weak_reference_is_not_lost():
         del referred
         wait_for_the_end()
     assert not armed and not len(kept)
+
+
+def test_a_signal_while_an_extension_is_loaded_waits_for_it():
+    loaded = []
+
+    class Loader(ExtensionFileLoader):
+        def exec_module(self, module):
+            signal.raise_signal(signal.SIGINT)
+            time.sleep(0.001)
+            loaded.append(module)
+
+    with pytest.raises(Interrupted), orderly():
+        Loader("name", "path").exec_module(signal)
+        wait_for_the_end()
+    assert loaded
+
+
+@pytest.mark.parametrize("number", [signal.SIGINT, signal.SIGTERM])
+def test_a_signal_that_is_held_acts_at_the_end(number):
+    done = []
+    with pytest.raises(Interrupted) as caught, orderly():
+        with held() as came:
+            signal.raise_signal(number)
+            done.extend(came)
+        wait_for_the_end()
+    assert done == [number] and caught.value.status == 128 + number
 
 
 def test_handlers_are_given_back():

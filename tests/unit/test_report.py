@@ -66,6 +66,18 @@ def test_what_has_no_data_is_left_out_and_named(tmp_path):
     assert "1 adaptation run on figure8; seed 100; engine freebody." in page
 
 
+@pytest.mark.parametrize(
+    ("own", "words"),
+    [({"vehicle": "kingfisher"}, "vehicle kingfisher"), ({"ats": "hold"}, "time scaling hold"),
+     ({"horizon": 60}, "horizon 60"), ({"features": "delay"}, "features delay")],
+)  # fmt: skip
+def test_any_run_has_learning_curves(tmp_path, own, words):
+    run = write_run(tmp_path, replace(WIND, **own))
+    Report((run,), tmp_path / "report.html").run()
+    page = (tmp_path / "report.html").read_text()
+    assert f"Learning on figure-8, wind5, {words}: one run for each method." in page
+
+
 def test_missing_and_broken_flights_are_told(tmp_path):
     runs = [write_run(tmp_path, replace(WIND, method=m), flights=(0, 1, 2))
             for m in ("ours", "baseline")]  # fmt: skip

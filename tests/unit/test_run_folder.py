@@ -387,7 +387,7 @@ def test_checkpoints_come_back_bit_by_bit_and_two_are_kept(tmp_path, capfd):
         assert isinstance(tree.weights, jax.Array) and isinstance(tree.done, np.ndarray)
         run.save_checkpoint(3, learner(33))  # flown again
         same_bits(run.load_checkpoint(learner(9))[1], learner(33))  # type: ignore[index]
-    assert sorted(p.name for p in (tmp_path / "checkpoints").iterdir()) == ["002", "003"]
+    assert sorted(p.name for p in (tmp_path / "checkpoints").iterdir()) == ["002.npz", "003.npz"]
     shown = capfd.readouterr()
     assert shown.out + shown.err == ""
 
@@ -396,28 +396,34 @@ def test_a_damaged_checkpoint_gives_way_to_the_one_before(tmp_path):
     with RunFolder.create(tmp_path / "run", CONFIG) as run:
         for i in range(2):
             run.save_checkpoint(i, learner(i))
-        newest = tmp_path / "run" / "checkpoints" / "001"
-        for file in sorted(p for p in newest.rglob("*") if p.is_file()):
-            data = file.read_bytes()
-            flipped = bytes([data[0] ^ 1]) + data[1:]
-            for damage in (b"", data[: len(data) // 2], data[:-2], flipped):
-                file.write_bytes(damage)
-                number, tree = run.load_checkpoint(learner(9))  # type: ignore[misc]
-                assert number == 0, file
-                same_bits(tree, learner(0))
-            file.write_bytes(data)
+        newest = tmp_path / "run" / "checkpoints" / "001.npz"
+        data = newest.read_bytes()
+        middle = len(data) // 2
+        for damage in (
+            b"", data[:middle], data[:-2], bytes([data[0] ^ 1]) + data[1:],
+            data.replace(learner(1).done.tobytes(), b"\0\1"),
+        ):  # fmt: skip
+            newest.write_bytes(damage)
+            number, tree = run.load_checkpoint(learner(9))  # type: ignore[misc]
+            assert number == 0
+            same_bits(tree, learner(0))
+        newest.write_bytes(data)
         assert run.load_checkpoint(learner(9))[0] == 1  # type: ignore[index]
-        (newest / "checksum.txt").unlink()  # never finished
-        assert run.load_checkpoint(learner(9))[0] == 0  # type: ignore[index]
-        (tmp_path / "run" / "checkpoints" / "002").mkdir()
-        (tmp_path / "run" / "checkpoints" / "003.partial").mkdir()
-        assert run.load_checkpoint(learner(9))[0] == 0  # type: ignore[index]
-        run.save_checkpoint(1, learner(5))
-        same_bits(run.load_checkpoint(learner(9))[1], learner(5))  # type: ignore[index]
+        (newest.parent / ".002.npz.partial").write_bytes(data[:middle])  # never finished
+        assert run.load_checkpoint(learner(9))[0] == 1  # type: ignore[index]
         for i in range(2):
-            (tmp_path / "run" / "checkpoints" / f"{i:03d}" / "_METADATA").write_text("")
+            (newest.parent / f"{i:03d}.npz").write_text("")
         with pytest.raises(InputError, match="no checkpoint can be read"):
             run.load_checkpoint(learner(9))
+
+
+def test_checkpoints_of_version_0_2_name_the_version_that_reads_them(tmp_path):
+    with RunFolder.create(tmp_path, CONFIG) as run:
+        (tmp_path / "checkpoints" / "004").mkdir()
+        (tmp_path / "checkpoints" / "004" / "checksum.txt").write_text("01234567\n")
+        with pytest.raises(InputError, match=r"only lafr-mjx 0\.2 reads these.*--repeat"):
+            run.load_checkpoint(learner(9))
+    assert (tmp_path / "checkpoints" / "004" / "checksum.txt").exists()
 
 
 def test_a_checkpoint_of_another_shape_is_refused(tmp_path):
@@ -450,12 +456,58 @@ def test_truncate_after(tmp_path):
         assert run.load_checkpoint({"x": jnp.arange(3)}) is None
 
 
-# Kills
+# Interruptions and kills
+
+INTERRUPTED = """
+import os, signal, sys
+import numpy as np
+from lafr_mjx.interruption import Interrupted, orderly
+from lafr_mjx.runs.run_folder import RunFolder
+
+left = -1
+
+def at_each_step(event, arguments):
+    global left
+    if "checkpoints" in str(arguments[:1]) and event.split(".")[0] in ("open", "os"):
+        left -= 1
+        if left == 0:
+            signal.raise_signal(signal.SIGTERM)
+
+tree = {"x": np.arange(1000.0)}
+with RunFolder.create(sys.argv[1], {}) as run:
+    run.save_checkpoint(0, tree)
+    sys.addaudithook(at_each_step)
+    number = steps = 0
+    while steps == number:
+        steps += 1
+        left = steps
+        try:
+            with orderly():
+                run.save_checkpoint(steps, tree)
+        except Interrupted:
+            number = steps
+            left = -1
+            last, loaded = run.load_checkpoint(tree)
+            assert last in (number - 1, number) and np.array_equal(loaded["x"], tree["x"])
+            if last < number:
+                run.save_checkpoint(number, tree)
+print(number, "times")
+"""
+
+
+def test_a_signal_while_a_checkpoint_is_written_ends_in_order(tmp_path):
+    """At each of its steps in turn, in a process of its own: what it leaves speaks at its end."""
+    done = subprocess.run(
+        [sys.executable, "-c", INTERRUPTED, str(tmp_path / "run")],
+        capture_output=True, text=True, timeout=600, check=False,
+    )  # fmt: skip
+    assert done.returncode == 0 and done.stderr == ""
+    assert int(done.stdout.split()[0]) >= 3
+
 
 RUN = """
 import os, sys, time
 import numpy as np
-import orbax.checkpoint
 sys.path.insert(0, sys.argv[2])
 from test_run_folder import CONFIG, rollout
 from lafr_mjx.runs.run_folder import SCHEMA_VERSION, RunFolder

@@ -4,6 +4,9 @@ import pytest
 from flax import struct
 from plugin_source import SOURCE
 
+from lafr_mjx.commands.ablate import Ablate
+from lafr_mjx.commands.adapt import Adapt
+from lafr_mjx.commands.fly import Fly
 from lafr_mjx.errors import InputError
 from lafr_mjx.plant import user_plugins
 from lafr_mjx.plant.plugins import AirPlugin
@@ -95,3 +98,56 @@ def test_bad_text_is_one_clear_line(file, text, message):
 def test_a_name_given_twice(file):
     with pytest.raises(InputError, match="given twice"):
         user_plugins.build([f"x={file}:Draught", f"x={file}:Draught"])
+
+
+OWN_CODE = """
+import jax.numpy as jnp
+from flax import struct
+from lafr_mjx.plant.plugins import AirPlugin
+from lafr_mjx.plant.vec3 import Vec3
+
+@struct.dataclass
+class Faulty(AirPlugin):
+    speed: float = 1.0
+
+    def BODY
+"""
+
+
+@pytest.mark.parametrize(
+    ("body", "told"),
+    [
+        ("velocity(self, memory, point): return self.sped", r"line 11, in velocity\): AttributeE"),
+        ("velocity(self, memory, point): return 1 / 0", r"line 11, in velocity\): ZeroDivision"),
+        ("velocity(self, memory): return Vec3.zero()", r"mine\.py\): TypeError: .*positional"),
+        ("velocity(self, memory, point): return None", r"mine\.py\): "),
+        (
+            "init(self, draws): raise ValueError('no\\nsuch')",
+            r"in init\): ValueError: no$",
+        ),
+        ("__post_init__(self): raise ValueError('off')", r"in __post_init__\): ValueError: off"),
+        (
+            "velocity(self, memory, point): return Vec3.zero()\n"
+            "    def init(self, draws): return jnp.zeros(2)\n"
+            "    def update(self, memory, draws, dt): return jnp.zeros((3, 2))",
+            "TypeError: scan body function carry",
+        ),
+    ],
+)
+def test_a_fault_in_the_users_own_code_is_one_line(tmp_path, body, told):
+    file = tmp_path / "mine.py"
+    file.write_text(OWN_CODE.replace("BODY", body))
+    with pytest.raises(InputError, match=told) as caught:
+        build(f"x={file}:Faulty(speed=2.0)")
+    assert "\n" not in str(caught.value) and "Faulty fails" in str(caught.value)
+    assert str(file) in str(caught.value)
+
+
+def test_a_fault_in_the_users_own_code_leaves_no_folder(tmp_path):
+    file = tmp_path / "mine.py"
+    file.write_text(OWN_CODE.replace("BODY", "velocity(self, memory, point): return self.sped"))
+    for command in (Adapt, Fly, Ablate):
+        out = {} if command is Fly else {"out": tmp_path / "out"}
+        with pytest.raises(InputError, match="line 11, in velocity"):
+            command(plugins=(f"x={file}:Faulty",), **out).run()
+    assert not (tmp_path / "out").exists()

@@ -185,6 +185,14 @@ def test_what_is_no_run_is_refused(tmp_path, make, words):
     refused(tmp_path / "run", words)
 
 
+def test_a_flight_on_a_drone_is_not_advised_to_be_resumed(tmp_path):
+    with RunFolder.create(tmp_path / "hil", run_config(engine="hil") | {"hil": {}}):
+        pass
+    with pytest.raises(InputError, match="no recorded flight") as caught:
+        load_replay(tmp_path / "hil")
+    assert "--resume" not in str(caught.value)
+
+
 def test_a_damaged_flight_is_named(tmp_path):
     run = write_run(tmp_path / "run", [flown(), flown()])
     file = run / "rollouts" / "001.npz"

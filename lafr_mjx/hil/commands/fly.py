@@ -76,13 +76,14 @@ class Fly:
         from lafr_mjx.hil.learner_faults import split
         from lafr_mjx.hil.operator import confirm_checklist, require_person
         from lafr_mjx.hil.profile import check_vehicle, load_profile
-        from lafr_mjx.hil.transport import check_reachable
+        from lafr_mjx.hil.transport import check_host, check_reachable
         from lafr_mjx.plant.scenario import load_scenario
         from lafr_mjx.plant.vehicle import load_vehicle
         from lafr_mjx.runs.run_folder import RunFolder
         from lafr_mjx.tasks import load_task
 
         check_writable(self.json)
+        check_host(self.host)
         profile = load_profile(self.vehicle)
         check_vehicle(profile, load_vehicle(profile.vehicle))
         task = load_task(self.task, profile.command.limits)

@@ -24,7 +24,9 @@ class RunMaster:
     def run(self) -> None:
         """Serve until stopped."""
         from lafr_mjx.hil.master import Master
+        from lafr_mjx.hil.transport import check_host
 
+        check_host(self.host)
         if not 0 <= self.port < 65536:
             raise InputError(f"--port {self.port}: must be from 0 to 65535")
         stop = threading.Event()

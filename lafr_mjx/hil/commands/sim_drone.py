@@ -54,12 +54,13 @@ class SimDrone:
         from lafr_mjx.hil.flight_clock import check_pace
         from lafr_mjx.hil.node import check_master
         from lafr_mjx.hil.profile import check_vehicle, load_profile
-        from lafr_mjx.hil.transport import check_reachable
+        from lafr_mjx.hil.transport import check_host, check_reachable
         from lafr_mjx.plant.scenario import load_scenario
         from lafr_mjx.plant.vehicle import load_vehicle
         from lafr_mjx.tasks import load_task
 
         check_master(self.master)
+        check_host(self.host)
         if not self.seconds > 0.0:
             raise InputError(f"--seconds {self.seconds}: must be above 0")
         if not 0 <= self.seed < 2**31:

@@ -41,8 +41,9 @@ class Stop:
             prefer,
         )
         from lafr_mjx.hil.stop import EmergencyStop, watch
-        from lafr_mjx.hil.transport import is_bridge
+        from lafr_mjx.hil.transport import check_host, is_bridge
 
+        check_host(self.host)
         profile = load_profile(self.vehicle)
         patient, bridge = self.patient is not None, is_bridge(self.master)
         check_pace(self.slow, patient, simulated=profile.simulated, bridge=bridge)

@@ -62,6 +62,7 @@ class Fleet:
         engine: str = "mjx",
         plugins: Mapping[str, Plugin] | None = None,
         devices: int = 1,
+        longest_s: float = 0.0,
     ) -> None:
         """Fresh vehicles.
 
@@ -73,12 +74,14 @@ class Fleet:
             engine: physics of all.
             plugins: the user's own plugins by name.
             devices: of JAX, over which they are split evenly.
+            longest_s: flights up to this long share one program; 0: a program for every 5 s.
         """
         compilation_cache.enable()
         self.vehicle, self.scenarios = vehicle, list(scenarios)
         self._engine = build_engine(vehicle, engine)  # type: ignore[arg-type]
         self._fans, self._plugins, self._devices = tuple(fans), dict(plugins or {}), devices
         self._constant: Any = None
+        self._least = ticks_of(longest_s)[1]
         before = self._conditions(0).before
         self.state = FleetState(_fresh(self._engine, before, np.array(seeds)), np.int32(0))
 
@@ -96,7 +99,10 @@ class Fleet:
             ticks=np.asarray([moves_on for _, moves_on in lengths], np.int32),
         )
         program = batching.program(
-            _fly, self._devices, engine=self._engine, ticks=max(most for _, most in lengths)
+            _fly,
+            self._devices,
+            engine=self._engine,
+            ticks=max(self._least, *(most for _, most in lengths)),
         )
         plants, rollouts = program(batching.single(path), batching.placed(before, self._devices))
         self.state = FleetState(plants, np.int32(int(self.state.flights) + 1))

@@ -85,12 +85,15 @@ def _try_out(name: str, plugin: Plugin) -> None:
 
     from lafr_mjx.plant import simulation
     from lafr_mjx.plant.engine import build_engine
-    from lafr_mjx.plant.params import ideal_params
+    from lafr_mjx.plant.scenario_params import params_for
+    from lafr_mjx.plant.settings import Settings
     from lafr_mjx.plant.vehicle import load_vehicle
 
     vehicle = load_vehicle("lafr192")
-    engine, params = build_engine(vehicle, "freebody"), ideal_params(vehicle)
-    params = params.replace(plugins={**params.plugins, name: plugin})
+    engine, params = (
+        build_engine(vehicle, "freebody"),
+        params_for(vehicle, Settings(), (), {name: plugin}),
+    )
 
     def flight() -> Any:
         start = simulation.reset(engine, params, jax.random.key(0))

@@ -16,6 +16,7 @@ from lafr_mjx.plant.scenario import load_scenario
 from lafr_mjx.plant.vehicle import load_vehicle
 from lafr_mjx.reference import clock as clocks
 from lafr_mjx.reference.path import derivatives
+from lafr_mjx.run_spec import RunSpec
 from lafr_mjx.runs.rollout_file import save_rollout
 from lafr_mjx.runs.run_folder import RunFolder
 from lafr_mjx.tasks import load_task
@@ -186,7 +187,7 @@ def test_what_is_no_run_is_refused(tmp_path, make, words):
 
 
 def test_a_flight_on_a_drone_is_not_advised_to_be_resumed(tmp_path):
-    with RunFolder.create(tmp_path / "hil", run_config(engine="hil") | {"hil": {}}):
+    with RunFolder.create(tmp_path / "hil", {"run": RunSpec(engine="hil").table(), "hil": {}}):
         pass
     with pytest.raises(InputError, match="no recorded flight") as caught:
         load_replay(tmp_path / "hil")

@@ -142,23 +142,14 @@ def batch_of(
             so that the last batch of many needs no program of its own.
         devices: of JAX, over which they are split.
     """
-    from lafr_mjx.adaptation.job import own_plant
+    from lafr_mjx.adaptation.plants import plants_of
     from lafr_mjx.control.geometric import geometric_controller
     from lafr_mjx.learner import loop
-    from lafr_mjx.plant import user_plugins
-    from lafr_mjx.plant.fleet import Fleet
-    from lafr_mjx.run_spec import ENGINES
 
     whole = -(-max(size, len(members)) // devices) * devices
     members = [*members, *[members[-1]] * (whole - len(members))]
-    own = common.engine not in ENGINES
-    plants = loop.OneByOne(
-        [own_plant(common.engine) for _ in members], [m.seed for m in members]
-    ) if own else Fleet(
-        vehicle, [m.scenario for m in members], [m.seed for m in members], fans=task.fans,
-        engine=common.engine, plugins=user_plugins.build(common.plugins),  # type: ignore[arg-type]
-        devices=devices,
-    )  # fmt: skip
+    scenarios, seeds = [m.scenario for m in members], [m.seed for m in members]
+    plants = plants_of(common, vehicle, task, scenarios, seeds, devices)
     starts: dict[Any, Any] = {}  # runs with one seed and one policy begin alike
     for m in members:
         if (m.seed, id(m.policy)) not in starts:

@@ -12,6 +12,7 @@ import jax
 
 from lafr_mjx import batching, compilation_cache, parts
 from lafr_mjx.adaptation.first_policy import first_policy, network_of
+from lafr_mjx.adaptation.plants import plants_of
 from lafr_mjx.adaptation.record import record_of
 from lafr_mjx.control.policy_file import save_policy
 from lafr_mjx.errors import InputError
@@ -20,7 +21,6 @@ from lafr_mjx.learner.improve import Sizes
 from lafr_mjx.metrics import flight_metrics
 from lafr_mjx.output import counted
 from lafr_mjx.plant import user_plugins
-from lafr_mjx.plant.fleet import Fleet
 from lafr_mjx.plant.scenario import Scenario, load_scenario
 from lafr_mjx.plant.vehicle import Vehicle, load_vehicle
 from lafr_mjx.run_spec import ENGINES, RunSpec
@@ -147,16 +147,6 @@ class AdaptationJob:
         """Of the learner."""
         return methods.settings_of(self.spec.method, self.spec.features, self.spec.ats)
 
-    def _plants(self) -> loop.Plants:
-        """What flies: our own simulated drone, or a plant of the user's."""
-        spec = self.spec
-        if spec.engine not in ENGINES:
-            return loop.OneByOne([own_plant(spec.engine)], [spec.seed])
-        return Fleet(
-            self.vehicle, [self.scenario], [spec.seed], fans=self.task.fans,
-            engine=spec.engine, plugins=user_plugins.build(spec.plugins),
-        )  # fmt: skip
-
     def check_resumable(self, folder: RunFolder) -> None:
         """Refuse to go on where flights would be lost; people delete checkpoints to save space."""
         if self._complete(folder):
@@ -190,9 +180,9 @@ class AdaptationJob:
         policy, where = first_policy(spec, self.task, self.vehicle.limits)
         network = network_of(spec.policy)
         state = loop.start(policy, self.task.start_time_scale, spec.seed, settings, spec.features)
-        run = loop.Adaptation(
-            self.task, self._plants(), [state], [settings], sizes=Sizes(horizon=spec.horizon)
-        )
+        plants = plants_of(spec, self.vehicle, self.task, [self.scenario], [spec.seed])
+        sizes = Sizes(horizon=spec.horizon)
+        run = loop.Adaptation(self.task, plants, [state], [settings], sizes=sizes)
         done = 0
         stored = folder.load_checkpoint((run.plants.state, run.state))
         if stored is not None:
@@ -213,16 +203,6 @@ class AdaptationJob:
                     save_policy(path, learned, network)
             folder.save_checkpoint(iteration, (run.plants.state, run.state))
             report.after(record)
-
-
-def own_plant(text: str) -> loop.Plant:
-    """A user's plant, see `parts`."""
-    named = parts.parse("engine", text)
-    plant = parts.called("engine", text, parts.own_class("engine", text, named), named.values)
-    for name in ("start", "fly"):
-        if not callable(getattr(plant, name, None)):
-            raise InputError(f"--engine {text}: has no '{name}': it is no plant")
-    return plant
 
 
 def full_path(name_or_path: str) -> str:

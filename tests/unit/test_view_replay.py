@@ -187,7 +187,9 @@ def test_what_is_no_run_is_refused(tmp_path, make, words):
 
 
 def test_a_flight_on_a_drone_is_not_advised_to_be_resumed(tmp_path):
-    with RunFolder.create(tmp_path / "hil", {"run": RunSpec(engine="hil").table(), "hil": {}}):
+    with RunFolder.create(
+        tmp_path / "hil", {"run": RunSpec(scenario="nominal", engine="hil").table(), "hil": {}}
+    ):
         pass
     with pytest.raises(InputError, match="no recorded flight") as caught:
         load_replay(tmp_path / "hil")

@@ -157,18 +157,39 @@ def called(option: str, text: str, make: Callable[..., Any], values: dict[str, A
         raise InputError(f"--{option} {text}: {error}; its parameters are {taken}") from error
 
 
-def text_of(part: Any) -> str:
-    """A part, or a class with its parameters, as the text that names it.
+def part(kind: type, **values: Any) -> str:
+    """The text that names a class of your own with its parameters.
 
     >>> import lafr_mjx as lm
-    >>> lm.adapt("figure8", ats=Careful(step=0.05))     # the same as ats="my_rules.py:Careful(...)"
+    >>> lm.adapt("figure8", policy=lm.part(MyNetwork, hidden=64))
+
+    Args:
+        kind: a class at the top of a file, or of an installed package.
+        values: plain numbers, texts, and lists of them.
     """
-    if isinstance(part, str):
-        return part
-    kind = part if isinstance(part, type) else type(part)
-    fields = () if isinstance(part, type) else _fields(part)
-    values = [f"{name}={_plain(kind, name, getattr(part, name))!r}" for name in fields]
-    return f"{source_of(kind)}:{kind.__name__}({', '.join(values)})"
+    if not isinstance(kind, type):
+        raise InputError(f"part: {kind!r} is no class")
+    given = [f"{name}={_plain(kind, name, value)!r}" for name, value in values.items()]
+    return f"{source_of(kind)}:{kind.__name__}({', '.join(given)})"
+
+
+def text_of(thing: Any) -> str:
+    """A part by its text, its class, or an object of it whose fields are its parameters.
+
+    >>> import lafr_mjx as lm
+    >>> lm.adapt("figure8", ats=Careful(step=0.05))     # as ats="my_rules.py:Careful(step=0.05)"
+    """
+    if isinstance(thing, str):
+        return thing
+    if isinstance(thing, type):
+        return part(thing)
+    names = _fields(thing)
+    if not names and getattr(thing, "__dict__", None):
+        raise InputError(
+            f"{type(thing).__name__}: its parameters are not known: make it a dataclass or a named "
+            f"tuple, or say lm.part({type(thing).__name__}, PARAMETER=VALUE, ...)"
+        )
+    return part(type(thing), **{name: getattr(thing, name) for name in names})
 
 
 def source_of(kind: type) -> str:
@@ -257,10 +278,12 @@ def _fields(part: Any) -> tuple[str, ...]:
 def _plain(kind: type, name: str, value: Any) -> Any:
     if isinstance(value, str | bool | int):
         return value
+    if isinstance(value, list | tuple):
+        return [_plain(kind, name, item) for item in value]
     try:
         return np.asarray(value, float).tolist()
     except (TypeError, ValueError) as error:
         raise InputError(
-            f"{kind.__name__}: its parameter '{name}' is no number, text or list of numbers; a run "
+            f"{kind.__name__}: its parameter '{name}' is no number, text or list of them; a run "
             f"cannot be repeated from its configuration then"
         ) from error

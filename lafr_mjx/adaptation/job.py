@@ -22,7 +22,7 @@ from lafr_mjx.plant import user_plugins
 from lafr_mjx.plant.fleet import Fleet
 from lafr_mjx.plant.scenario import Scenario, load_scenario
 from lafr_mjx.plant.vehicle import Vehicle, load_vehicle
-from lafr_mjx.run_spec import ENGINES, RunSpec
+from lafr_mjx.run_spec import ENGINES, PARTS, RunSpec
 from lafr_mjx.runs import carried_files
 from lafr_mjx.tasks import Task, load_task
 from lafr_mjx.toml_table import Table
@@ -110,7 +110,7 @@ class AdaptationJob:
         numbers = (vehicle.mass, vehicle.inertia, vehicle.frame, vehicle.rotor_positions)
         profile = (vehicle.rotors, vehicle.limits, vehicle.rate_loop, vehicle.drag, vehicle.battery)
         own = {"plugins": user_plugins.digest(self.spec.plugins)} if self.spec.plugins else {}
-        for key in ("ats", "features", "policy", "engine"):
+        for key in PARTS:
             if digest := parts.own_digest(key, getattr(self.spec, key)):
                 own[key] = digest
         return own | {

@@ -146,7 +146,7 @@ def batch_of(
             so that the last batch of many needs no program of its own.
         devices: of JAX, over which they are split.
     """
-    from lafr_mjx.adaptation.job import own_plant
+    from lafr_mjx.adaptation.own_parts import OwnPlant
     from lafr_mjx.control.geometric import geometric_controller
     from lafr_mjx.learner import loop
     from lafr_mjx.plant import user_plugins
@@ -157,7 +157,7 @@ def batch_of(
     members = [*members, *[members[-1]] * (whole - len(members))]
     own = common.engine not in ENGINES
     plants = loop.OneByOne(
-        [own_plant(common.engine) for _ in members], [m.seed for m in members]
+        [OwnPlant(common.engine) for _ in members], [m.seed for m in members]
     ) if own else Fleet(
         vehicle, [m.scenario for m in members], [m.seed for m in members], fans=task.fans,
         engine=common.engine, plugins=user_plugins.build(common.plugins),  # type: ignore[arg-type]

@@ -11,6 +11,7 @@ from typing import TYPE_CHECKING, Any, Protocol
 import jax
 
 from lafr_mjx import batching, compilation_cache, parts
+from lafr_mjx.adaptation import own_parts
 from lafr_mjx.adaptation.first_policy import first_policy, network_of
 from lafr_mjx.adaptation.record import record_of
 from lafr_mjx.control.policy_file import save_policy
@@ -81,8 +82,8 @@ class AdaptationJob:
         user_plugins.build(spec.plugins)
         spec = spec.located()
         job = AdaptationJob(spec, task, scenario, vehicle, carried_files.carried(spec.table()))
-        job.settings()
         job.digests()
+        own_parts.check(spec, task, vehicle.limits)
         return job
 
     @staticmethod
@@ -150,7 +151,7 @@ class AdaptationJob:
         """What flies: our own simulated drone, or a plant of the user's."""
         spec = self.spec
         if spec.engine not in ENGINES:
-            return loop.OneByOne([own_plant(spec.engine)], [spec.seed])
+            return loop.OneByOne([own_parts.OwnPlant(spec.engine)], [spec.seed])
         return Fleet(
             self.vehicle, [self.scenario], [spec.seed], fans=self.task.fans,
             engine=spec.engine, plugins=user_plugins.build(spec.plugins),
@@ -204,16 +205,6 @@ class AdaptationJob:
                 learned = batching.row(jax.device_get(run.state.policy), 0)
                 save_policy(folder.path / "policy.npz", learned, network)
             report.after(record)
-
-
-def own_plant(text: str) -> loop.Plant:
-    """A user's plant, see `parts`."""
-    named = parts.parse("engine", text)
-    plant = parts.called("engine", text, parts.own_class("engine", text, named), named.values)
-    for name in ("start", "fly"):
-        if not callable(getattr(plant, name, None)):
-            raise InputError(f"--engine {text}: has no '{name}': it is no plant")
-    return plant
 
 
 def full_path(name_or_path: str) -> str:

@@ -11,7 +11,7 @@ from tyro.conf import Positional, UseAppendAction
 
 from lafr_mjx.errors import InputError
 from lafr_mjx.output import check_writable, counted, print_table, write_json
-from lafr_mjx.run_spec import RunSpec
+from lafr_mjx.run_spec import ENGINES, RunSpec
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
@@ -169,12 +169,14 @@ class Ablate:
         from lafr_mjx.adaptation.job import full_path
 
         many = self.plants > 1
+        usual = ("randomised",) if many else plans.PAPER_SCENARIOS
+        usual = usual if self.engine in ENGINES else ("",)  # another plant knows no scenarios
         if self.preset is not None:
             blocks = plans.paper_blocks()
         else:
             blocks = plans.blocks_of(
                 self.tasks or ("figure8",),
-                self.scenarios or (("randomised",) if many else plans.PAPER_SCENARIOS),
+                self.scenarios or usual,
                 self.methods or (("ours",) if many else plans.PAPER_METHODS),
             )
         return plans.Asked(

@@ -66,9 +66,9 @@ def fly_steps(
     rows: list[Rollout] = []
     crashed = False
     for tick in range(math.ceil(seconds / CONTROL_DT - 1e-6)):
-        time = np.float32(tick * CONTROL_DT)
-        late = np.float32(min(sensing_delay * SAMPLE_DT, float(time)))
-        sensed = Sensed(seen[-1 - sensing_delay], time - late, time)
+        time = np.asarray(tick * CONTROL_DT, np.float32)
+        late = np.asarray(min(sensing_delay * SAMPLE_DT, tick * CONTROL_DT), np.float32)
+        sensed = Sensed(seen[-1 - sensing_delay], np.asarray(time - late), time)
         reference, rate = _asked(path, clock)
         memory, command, after = _tick(controller, path, memory, clock, slow, sensed)
         off = np.linalg.norm(now.position - np.asarray(reference.position))
@@ -78,7 +78,7 @@ def fly_steps(
         rows.append(
             Rollout(
                 time=time,
-                valid=True,
+                valid=np.asarray(True),
                 sensed=sensed.state,
                 stamp=sensed.stamp,
                 command=command,
@@ -87,7 +87,7 @@ def fly_steps(
                 phase_rate=rate,
                 time_scale=clock.time_scale,
                 truth=now,
-                crashed=crashed,
+                crashed=np.asarray(crashed),
                 sample_time=time + SAMPLE_DT * np.arange(1, 3),
                 sample=_stacked(seen[-2:]),
                 sample_received=np.full(2, not crashed),

@@ -18,10 +18,20 @@ from typing import TYPE_CHECKING, Any
 if TYPE_CHECKING:
     from lafr_mjx import hil
     from lafr_mjx.api import ablate, adapt, bounds, fit, fly
-    from lafr_mjx.control.controller import Controller
+    from lafr_mjx.control.controller import Controller, Network
     from lafr_mjx.control.policy import Policy
     from lafr_mjx.errors import InputError, RunError
     from lafr_mjx.learner.loop import Plant
+    from lafr_mjx.learner.time_scaling import (
+        Choice,
+        Evidence,
+        LastFlight,
+        Pace,
+        TimeScaling,
+        taken_as_it_is,
+    )
+    from lafr_mjx.model.residual import ResidualNetwork
+    from lafr_mjx.parts import part
     from lafr_mjx.plant.plugins import (
         ActuatorPlugin,
         AirPlugin,
@@ -30,11 +40,21 @@ if TYPE_CHECKING:
         SensePlugin,
     )
     from lafr_mjx.plant.scenario import load_scenario
+    from lafr_mjx.plant.steps import fly_steps
     from lafr_mjx.plant.vec3 import Vec3
     from lafr_mjx.plant.vehicle import load_vehicle
     from lafr_mjx.run_spec import RunSpec
     from lafr_mjx.runs.run import Run
     from lafr_mjx.tasks import load_task
+    from lafr_mjx.types import (
+        CONTROL_DT,
+        SAMPLE_DT,
+        CommandLimits,
+        Reference,
+        Rollout,
+        Sensed,
+        State,
+    )
 
 __version__ = "0.3.0"
 
@@ -59,36 +79,70 @@ _WHERE = {
     "ForcePlugin": "plant.plugins",
     "SensePlugin": "plant.plugins",
     "Controller": "control.controller",
-    "Plant": "learner.loop",
+    "Network": "control.controller",
     "Policy": "control.policy",
+    "Plant": "learner.loop",
+    "fly_steps": "plant.steps",
+    "Choice": "learner.time_scaling",
+    "Evidence": "learner.time_scaling",
+    "LastFlight": "learner.time_scaling",
+    "Pace": "learner.time_scaling",
+    "TimeScaling": "learner.time_scaling",
+    "taken_as_it_is": "learner.time_scaling",
+    "ResidualNetwork": "model.residual",
+    "part": "parts",
+    "CONTROL_DT": "types",
+    "SAMPLE_DT": "types",
+    "CommandLimits": "types",
+    "Reference": "types",
+    "Rollout": "types",
+    "Sensed": "types",
+    "State": "types",
     "InputError": "errors",
     "RunError": "errors",
     "Vec3": "plant.vec3",
 }
 
 __all__ = [
+    "CONTROL_DT",
+    "SAMPLE_DT",
     "ActuatorPlugin",
     "AirPlugin",
+    "Choice",
+    "CommandLimits",
     "CommandPlugin",
     "Controller",
+    "Evidence",
     "ForcePlugin",
     "InputError",
+    "LastFlight",
+    "Network",
+    "Pace",
     "Plant",
     "Policy",
+    "Reference",
+    "ResidualNetwork",
+    "Rollout",
     "Run",
     "RunError",
     "RunSpec",
     "SensePlugin",
+    "Sensed",
+    "State",
+    "TimeScaling",
     "Vec3",
     "ablate",
     "adapt",
     "bounds",
     "fit",
     "fly",
+    "fly_steps",
     "hil",
     "load_scenario",
     "load_task",
     "load_vehicle",
+    "part",
+    "taken_as_it_is",
 ]
 
 

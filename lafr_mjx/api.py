@@ -12,6 +12,8 @@ from lafr_mjx.commands.bounds import Bounds
 from lafr_mjx.commands.fit import Fit
 from lafr_mjx.commands.fly import Fly
 from lafr_mjx.errors import InputError
+from lafr_mjx.parts import text_of
+from lafr_mjx.run_spec import PARTS
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Mapping
@@ -54,13 +56,16 @@ def adapt(
     >>> run = lm.adapt("figure8", scenario="wind5", iterations=12, out="runs/a")
     >>> run.table["lap_time_s"]
 
+    Parts of the method may be your own, as objects or classes: `ats=Careful(step=0.05)`,
+    `policy=lm.part(MyNetwork, hidden=64)`, `features=MyInputs`, `engine=MyPlant`.
+
     Args:
         task: a shipped task, or the path of a task file.
         plugins: of your own, by name; or as `lafr-mjx adapt` takes them.
         options: those of `lafr-mjx adapt`, with underscores.
     """
-    own = _plugins(plugins)
-    return Adapt(task, plugins=own, **_paths(options, "out", "resume", "repeat", "json")).run()
+    given = _parts(_paths(options, "out", "resume", "repeat", "json"))
+    return Adapt(task, plugins=_plugins(plugins), **given).run()
 
 
 def ablate(
@@ -75,6 +80,8 @@ def ablate(
     >>> lm.ablate("figure8", methods=["ours", "baseline"], scenarios=["nominal"], seeds=range(3),
     ...           sweep={"command_delay_ms": [0, 40]}, out="runs/delay")
 
+    Parts of the method may be your own, as for `adapt`.
+
     Args:
         tasks: shipped tasks, or paths of task files.
         sweep: settings of the scenario with their values.
@@ -85,7 +92,7 @@ def ablate(
         sweep = [f"{k}={','.join(map(str, values))}" for k, values in sweep.items()]  # type: ignore
     lists = {key: tuple(options.pop(key)) for key in ("methods", "scenarios", "seeds")
              if key in options}  # fmt: skip
-    given: Any = {**_paths(options, "out", "json"), **lists}
+    given: Any = {**_parts(_paths(options, "out", "json")), **lists}
     return Ablate(tasks, sweep=tuple(sweep), plugins=_plugins(plugins), **given).run()
 
 
@@ -141,6 +148,11 @@ def _checked(command: Any) -> Any:
                     allowed = ", ".join(get_args(kind))
                     raise InputError(f"{name} {word!r}: must be one of {allowed}")
     return command
+
+
+def _parts(options: dict[str, Any]) -> dict[str, Any]:
+    """Options with texts where the commands name parts; a script may give objects and classes."""
+    return {k: text_of(v) if k in PARTS else v for k, v in options.items()}
 
 
 def _document(function: Any, command: type) -> None:

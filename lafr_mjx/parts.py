@@ -24,6 +24,7 @@ import inspect
 import pkgutil
 import re
 import sys
+import traceback
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, NamedTuple
 
@@ -131,9 +132,15 @@ def class_of(kind: Kind, text: str) -> tuple[Any, dict[str, Any]]:
 
 def own_class(option: str, text: str, named: Named) -> type:
     """A user's own class."""
-    found = getattr(module_of(option, text, named.source), named.name, None)
+    module = module_of(option, text, named.source)
+    found = getattr(module, named.name, None)
     if not isinstance(found, type):
-        raise InputError(f"--{option} {text}: {named.source} has no class '{named.name}'")
+        own = [
+            n for n, v in vars(module).items() if getattr(v, "__module__", "") == module.__name__
+        ]
+        near = difflib.get_close_matches(named.name, own, 1)
+        meant = f"; did you mean {near[0]}?" if near else ""
+        raise InputError(f"--{option} {text}: {named.source} has no class '{named.name}'{meant}")
     return found
 
 
@@ -148,27 +155,61 @@ def made(kind: Kind, text: str, make: str = "") -> Any:
 
 
 def called(option: str, text: str, make: Callable[..., Any], values: dict[str, Any]) -> Any:
-    """`make(**values)`, with parameters that it does not take named."""
+    """`make(**values)`, with what is wrong about it named."""
+    taken = inspect.signature(make)
     try:
-        inspect.signature(make).bind_partial(**values)
-        return make(**values)
+        taken.bind(**values)
     except TypeError as error:
-        taken = ", ".join(inspect.signature(make).parameters) or "none"
-        raise InputError(f"--{option} {text}: {error}; its parameters are {taken}") from error
+        known = ", ".join(taken.parameters) or "none"
+        raise InputError(f"--{option} {text}: {error}; its parameters are {known}") from error
+    try:
+        return make(**values)
+    except Exception as error:  # whatever the user's code does
+        raise InputError(f"--{option} {text}: cannot be made: {reason(error)}") from error
 
 
-def text_of(part: Any) -> str:
-    """A part, or a class with its parameters, as the text that names it.
+def reason(error: BaseException) -> str:
+    """What an exception says, in a line, with the place in a user's file if it came from there."""
+    first = next(iter(str(error).splitlines()), "")
+    text = f"{type(error).__name__}: {first}" if first else type(error).__name__
+    frames = traceback.extract_tb(error.__traceback__)
+    own = [f for f in frames if "site-packages" not in f.filename and not _ours(f.filename)]
+    return f"{text} ({own[-1].filename}, line {own[-1].lineno})" if own else text
+
+
+def part(kind: type, **values: Any) -> str:
+    """The text that names a class of your own with its parameters.
 
     >>> import lafr_mjx as lm
-    >>> lm.adapt("figure8", ats=Careful(step=0.05))     # the same as ats="my_rules.py:Careful(...)"
+    >>> lm.adapt("figure8", policy=lm.part(MyNetwork, hidden=64))
+
+    Args:
+        kind: a class at the top of a file, or of an installed package.
+        values: plain numbers, texts, and lists of them.
     """
-    if isinstance(part, str):
-        return part
-    kind = part if isinstance(part, type) else type(part)
-    fields = () if isinstance(part, type) else _fields(part)
-    values = [f"{name}={_plain(kind, name, getattr(part, name))!r}" for name in fields]
-    return f"{source_of(kind)}:{kind.__name__}({', '.join(values)})"
+    if not isinstance(kind, type):
+        raise InputError(f"part: {kind!r} is no class")
+    given = [f"{name}={_plain(kind, name, value)!r}" for name, value in values.items()]
+    return f"{source_of(kind)}:{kind.__name__}({', '.join(given)})"
+
+
+def text_of(thing: Any) -> str:
+    """A part by its text, its class, or an object of it whose fields are its parameters.
+
+    >>> import lafr_mjx as lm
+    >>> lm.adapt("figure8", ats=Careful(step=0.05))     # as ats="my_rules.py:Careful(step=0.05)"
+    """
+    if isinstance(thing, str):
+        return thing
+    if isinstance(thing, type):
+        return part(thing)
+    names = _fields(thing)
+    if not names and getattr(thing, "__dict__", None):
+        raise InputError(
+            f"{type(thing).__name__}: its parameters are not known: make it a dataclass or a named "
+            f"tuple, or say lm.part({type(thing).__name__}, PARAMETER=VALUE, ...)"
+        )
+    return part(type(thing), **{name: getattr(thing, name) for name in names})
 
 
 def source_of(kind: type) -> str:
@@ -192,6 +233,8 @@ def digest(*classes: type) -> str:
 def own_digest(option: str, text: str) -> str:
     """Fingerprint of a part that is a user's own; empty for a shipped one."""
     if text.endswith(".npz"):
+        if not Path(text).is_file():
+            raise InputError(f"--{option} {text}: there is no such file")
         return hashlib.sha256(Path(text).read_bytes()).hexdigest()[:16]
     named = parse(option, text)
     return digest(own_class(option, text, named)) if named.source else ""
@@ -210,7 +253,7 @@ def module_of(option: str, text: str, source: str) -> Any:
         if name not in sys.modules:
             found = importlib.util.spec_from_file_location(name, path)
             if found is None or found.loader is None or not path.is_file():
-                raise FileNotFoundError(f"{path} is no file")
+                raise InputError(f"--{option} {text}: there is no file {path}")
             module = importlib.util.module_from_spec(found)
             sys.modules[name] = module  # where a dataclass looks for its module
             try:
@@ -219,8 +262,10 @@ def module_of(option: str, text: str, source: str) -> Any:
                 del sys.modules[name]
                 raise
         return sys.modules[name]
+    except InputError:
+        raise
     except Exception as error:  # whatever the user's file does
-        raise InputError(f"--{option} {text}: {source} cannot be imported: {error}") from error
+        raise InputError(f"--{option} {text}: cannot be imported: {reason(error)}") from error
 
 
 def leaves(tree: Any) -> list[Any]:
@@ -248,6 +293,10 @@ def map_leaves(function: Callable[[Any], Any], tree: Any) -> Any:
     return function(tree)
 
 
+def _ours(file: str) -> bool:
+    return file.startswith("<") or Path(file).is_relative_to(Path(__file__).parent)
+
+
 def _fields(part: Any) -> tuple[str, ...]:
     if dataclasses.is_dataclass(part):
         return tuple(field.name for field in dataclasses.fields(part))
@@ -257,10 +306,12 @@ def _fields(part: Any) -> tuple[str, ...]:
 def _plain(kind: type, name: str, value: Any) -> Any:
     if isinstance(value, str | bool | int):
         return value
+    if isinstance(value, list | tuple):
+        return [_plain(kind, name, item) for item in value]
     try:
         return np.asarray(value, float).tolist()
     except (TypeError, ValueError) as error:
         raise InputError(
-            f"{kind.__name__}: its parameter '{name}' is no number, text or list of numbers; a run "
+            f"{kind.__name__}: its parameter '{name}' is no number, text or list of them; a run "
             f"cannot be repeated from its configuration then"
         ) from error

@@ -18,6 +18,8 @@ from lafr_mjx.errors import InputError
 MethodName = Literal["ours", "baseline", "lotf", "anchor-only", "residual-only", "geometric"]
 EngineName = Literal["mjx", "freebody"]
 ENGINES = get_args(EngineName)
+PARTS = ("ats", "features", "policy", "engine")
+"""Keys that name parts of the method, see `parts`."""
 
 _RANGES = {
     "iterations": (1, 1000),
@@ -113,8 +115,7 @@ class RunSpec:
 
     def located(self) -> RunSpec:
         """The same with the full paths of a user's own parts: a run may go on from anywhere."""
-        keys = ("ats", "features", "policy", "engine")
-        full = {key: parts.located(key, getattr(self, key)) for key in keys}
+        full = {key: parts.located(key, getattr(self, key)) for key in PARTS}
         return replace(self, **full)
 
     def variant(self) -> str:

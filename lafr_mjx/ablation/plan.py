@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 
 from lafr_mjx.ablation import sweep as sweeps
 from lafr_mjx.ablation.sweep import Point, Sweep
+from lafr_mjx.adaptation import own_parts
 from lafr_mjx.adaptation.job import AdaptationJob, full_path
 from lafr_mjx.errors import InputError
 from lafr_mjx.learner import methods
@@ -16,7 +17,7 @@ from lafr_mjx.learner.loop import check_duration
 from lafr_mjx.plant import user_plugins
 from lafr_mjx.plant.engine import build_engine
 from lafr_mjx.plant.vehicle import Vehicle, load_vehicle
-from lafr_mjx.run_spec import RunSpec
+from lafr_mjx.run_spec import ENGINES, RunSpec
 from lafr_mjx.tasks import Task, load_task
 
 if TYPE_CHECKING:
@@ -85,12 +86,19 @@ class Plan:
             for scenario in (name or task.scenario for name in block.scenarios):
                 for point in points:
                     plan._add(block, task, scenario, point)
+        first = plan.runs[0].spec
+        own_parts.check(first, plan.tasks[first.task], plan.vehicle.limits)
         for name, count in Counter(run.name for run in plan.runs).items():
             if count > 1:
                 raise InputError(f"the run {name} is asked for {count} times; name each thing once")
         return plan
 
     def _add(self, block: Block, task: Task, scenario: str, point: Point) -> None:
+        if self.asked.common.engine not in ENGINES and (scenario != task.scenario or point):
+            raise InputError(
+                f"--scenarios {scenario}: scenarios and sweeps are of our own plant; --engine "
+                f"names another"
+            )
         known = self.swept.setdefault((scenario, point), sweeps.at(scenario, point)).scenario
         if self.asked.plants > 1 and not known.randomised:
             raise InputError(
@@ -139,7 +147,7 @@ class Plan:
                 run.spec, self.tasks[run.spec.task], self.scenario(run), self.vehicle
             )
             for kind, digest in job.digests().items():
-                found.setdefault(f"{kind} {keys[kind]}", digest)
+                found.setdefault(f"{kind} {keys.get(kind, '')}", digest)
         return found
 
     def config(self) -> dict[str, Any]:

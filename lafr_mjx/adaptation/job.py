@@ -11,6 +11,7 @@ from typing import TYPE_CHECKING, Any, Protocol
 import jax
 
 from lafr_mjx import batching, compilation_cache, parts
+from lafr_mjx.adaptation import own_parts
 from lafr_mjx.adaptation.first_policy import first_policy, network_of
 from lafr_mjx.adaptation.plants import plants_of
 from lafr_mjx.adaptation.record import record_of
@@ -23,7 +24,7 @@ from lafr_mjx.output import counted
 from lafr_mjx.plant import user_plugins
 from lafr_mjx.plant.scenario import Scenario, load_scenario
 from lafr_mjx.plant.vehicle import Vehicle, load_vehicle
-from lafr_mjx.run_spec import ENGINES, RunSpec
+from lafr_mjx.run_spec import ENGINES, PARTS, RunSpec
 from lafr_mjx.runs import carried_files
 from lafr_mjx.tasks import Task, load_task
 from lafr_mjx.toml_table import Table
@@ -82,8 +83,8 @@ class AdaptationJob:
         user_plugins.build(spec.plugins)
         spec = spec.located()
         job = AdaptationJob(spec, task, scenario, vehicle, carried_files.carried(spec.table()))
-        job.settings()
         job.digests()
+        own_parts.check(spec, task, vehicle.limits)
         return job
 
     @staticmethod
@@ -111,7 +112,7 @@ class AdaptationJob:
         numbers = (vehicle.mass, vehicle.inertia, vehicle.frame, vehicle.rotor_positions)
         profile = (vehicle.rotors, vehicle.limits, vehicle.rate_loop, vehicle.drag, vehicle.battery)
         own = {"plugins": user_plugins.digest(self.spec.plugins)} if self.spec.plugins else {}
-        for key in ("ats", "features", "policy", "engine"):
+        for key in PARTS:
             if digest := parts.own_digest(key, getattr(self.spec, key)):
                 own[key] = digest
         return own | {

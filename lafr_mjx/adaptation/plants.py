@@ -4,8 +4,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from lafr_mjx import parts
-from lafr_mjx.errors import InputError
+from lafr_mjx.adaptation.own_parts import OwnPlant
 from lafr_mjx.learner import loop
 from lafr_mjx.plant import user_plugins
 from lafr_mjx.plant.fleet import Fleet
@@ -40,20 +39,10 @@ def plants_of(
         devices: of JAX, over which they are split.
     """
     if common.engine not in ENGINES:
-        return loop.OneByOne([own_plant(common.engine) for _ in seeds], seeds)
+        return loop.OneByOne([OwnPlant(common.engine) for _ in seeds], seeds)
     # In a batch, flights of all lengths share one program.
     longest_s = loop.FLIGHT_TICKS * CONTROL_DT if len(seeds) > 1 else 0.0
     return Fleet(
         vehicle, scenarios, seeds, fans=task.fans, engine=common.engine,
         plugins=user_plugins.build(common.plugins), devices=devices, longest_s=longest_s,
     )  # fmt: skip
-
-
-def own_plant(text: str) -> loop.Plant:
-    """A user's plant, see `parts`."""
-    named = parts.parse("engine", text)
-    plant = parts.called("engine", text, parts.own_class("engine", text, named), named.values)
-    for name in ("start", "fly"):
-        if not callable(getattr(plant, name, None)):
-            raise InputError(f"--engine {text}: has no '{name}': it is no plant")
-    return plant

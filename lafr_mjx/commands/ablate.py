@@ -11,7 +11,7 @@ from tyro.conf import Positional, UseAppendAction
 
 from lafr_mjx.errors import InputError
 from lafr_mjx.output import check_writable, counted, print_table, write_json
-from lafr_mjx.run_spec import RunSpec
+from lafr_mjx.run_spec import ENGINES, RunSpec
 
 if TYPE_CHECKING:
     from rich.console import Console
@@ -168,12 +168,14 @@ class Ablate:
         from lafr_mjx.report.paper_runs import METHODS, SEEDS, WORLDS, PaperRuns
 
         many = self.plants > 1
+        usual = ("randomised",) if many else WORLDS
+        usual = usual if self.engine in ENGINES else ("",)  # another plant knows no scenarios
         if self.preset is not None:
             blocks = plans.blocks_of_specs(PaperRuns().adaptations())
         else:
             blocks = plans.blocks_of(
                 self.tasks or ("figure8",),
-                self.scenarios or (("randomised",) if many else WORLDS),
+                self.scenarios or usual,
                 self.methods or (("ours",) if many else METHODS),
             )
         return plans.Asked(

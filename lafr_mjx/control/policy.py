@@ -88,8 +88,30 @@ def create_policy(rng: np.random.Generator, limits: CommandLimits, network: str 
         network: a shipped network or one's own, see `parts`.
     """
     kind, values = parts.class_of(parts.NETWORK, network)
-    if not (callable(getattr(kind, "create", None)) and callable(kind)):
-        raise InputError(f"--policy {network}: {kind.__name__} has no 'create': it is no network")
+    for name in ("create", "__call__"):
+        if not any(name in vars(base) for base in kind.__mro__):
+            raise InputError(f"--policy {network}: has no '{name}': it is no network")
     made = parts.called("policy", network, partial(kind.create, rng, SIZE, 4), values)
+    _check(network, made)
     low, high = np.asarray(limits.low, np.float32), np.asarray(limits.high, np.float32)
     return Policy(made, CommandLimits(low, high))
+
+
+def _check(text: str, network: Any) -> None:
+    """Refuse a network whose weights or outputs are not what a policy needs."""
+    weights = parts.leaves(network)
+    if not weights or not all(np.issubdtype(np.asarray(w).dtype, np.floating) for w in weights):
+        raise InputError(
+            f"--policy {text}: its weights must be arrays of floats in a named tuple or a "
+            f"flax.struct.dataclass"
+        )
+    for shape in ((SIZE,), (2, SIZE)):
+        try:
+            found = np.shape(network(np.zeros(shape, np.float32)))
+        except Exception as error:  # whatever the user's code does
+            raise InputError(f"--policy {text}: fails: {parts.reason(error)}") from error
+        wanted = (*shape[:-1], 4)
+        if found != wanted:
+            raise InputError(
+                f"--policy {text}: gives {found} for inputs {shape}; it must be {wanted}"
+            )

@@ -28,7 +28,7 @@ from lafr_mjx.learner.improve import (
 from lafr_mjx.learner.time_scaling import Pace
 from lafr_mjx.model import data, residual
 from lafr_mjx.model.state import ModelState
-from lafr_mjx.types import CONTROL_DT
+from lafr_mjx.types import CONTROL_DT, Reference, Rollout, State
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Sequence
@@ -37,7 +37,6 @@ if TYPE_CHECKING:
     from lafr_mjx.reference.clock import Clock
     from lafr_mjx.reference.path import Path
     from lafr_mjx.tasks import Task
-    from lafr_mjx.types import Rollout
 
 MEMBERS = 4
 """Residuals in the ensemble."""
@@ -217,6 +216,43 @@ def start(
         iteration=jnp.int32(0),
         key=jax.random.key_data(jax.random.key(seed)),
     )
+
+
+def rehearse(task: Task, state: LearnerState, settings: LearnerSettings) -> None:
+    """One iteration of learning without its arithmetic, to find what is wrong with its parts.
+
+    Raises:
+        InputError: a part does not give what it must; also whatever a part itself raises.
+    """
+    rows, state = (FLIGHT_TICKS,), batching.placed(state, 1)
+    three, matrix = np.zeros((*rows, 3), np.float32), np.zeros((*rows, 3, 3), np.float32)
+    one, flags, moving = three[:, 0], np.ones(rows, bool), State(three, three, matrix, three)
+    asked = Reference(three, three, three, three, matrix, three, one)
+    command = np.zeros((*rows, 4), np.float32)
+    flight = Rollout(one, flags, moving, one, command, asked, one, one, one, moving, ~flags,
+                     one, moving, flags, None)  # fmt: skip
+    member = jax.tree.map(lambda leaf: leaf[0], state.ensemble)
+    now = ModelState(three, three, matrix)
+    commands = np.zeros((*rows, residual.COMMANDS, 4), np.float32)
+    outputs = jax.eval_shape(member.network, now, command, commands, settings.switches)
+    if jax.tree.map(jnp.shape, outputs) != (three.shape, three.shape):
+        raise InputError(
+            f"gives {jax.tree.map(jnp.shape, outputs)} for {rows} states; it must be "
+            f"{(three.shape, three.shape)}"
+        )
+
+    def learn(state: LearnerState, settings: LearnerSettings, path: Path) -> Any:
+        shared, run = (path, jnp.float32(task.ramp_s)), (state, settings, flight)
+        done: tuple[Any, ...] = ()
+        for name, function in _STAGES.items():
+            sizes = {} if name == "accelerate" else {"sizes": Sizes(fit_steps=1, train_steps=1)}
+            done = (*done, function(shared, (*run, *done), **sizes))
+        return done[-1]
+
+    learned, _ = jax.eval_shape(learn, state, _on_task(task, settings), batching.single(task.path))
+    before, after = (jax.tree.map(jnp.shape, each.scaling) for each in (state, learned))
+    if before != after:
+        raise InputError(f"its memory has the shapes {before} at the start and {after} later")
 
 
 def check_duration(task: Task) -> None:

@@ -4,15 +4,15 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Any, NamedTuple, Protocol
 
+import jax
 import jax.numpy as jnp
+import numpy as np
 
 from lafr_mjx import parts
 from lafr_mjx.errors import InputError
 
 if TYPE_CHECKING:
     from collections.abc import Callable
-
-    import jax
 
     from lafr_mjx.control.controller import Learnable
     from lafr_mjx.learner.verify import Prediction
@@ -101,6 +101,11 @@ def rule_of(text: str) -> Any:
     for name in ("outcomes", "start", "propose", "choose"):
         if not hasattr(rule, name):
             raise InputError(f"--ats {text}: has no '{name}': it is no rule of time scaling")
+    if not all(isinstance(leaf, float | int | np.ndarray) for leaf in jax.tree.leaves(rule)):
+        raise InputError(
+            f"--ats {text}: its settings must be numbers, in a named tuple or a "
+            f"flax.struct.dataclass"
+        )
     return rule
 
 

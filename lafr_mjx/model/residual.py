@@ -98,8 +98,9 @@ class Residual(NamedTuple):
 def create(rng: np.random.Generator, features: str = "default", **more: Any) -> Residual:
     """A residual that is nearly zero, with the expected lag; `features` as in `parts`."""
     kind, values = parts.class_of(parts.RESIDUAL, features)
-    if not callable(getattr(kind, "create", None)):
-        raise InputError(f"--features {features}: {kind.__name__} has no 'create'")
+    for name in ("create", "__call__"):
+        if not any(name in vars(base) for base in kind.__mro__):
+            raise InputError(f"--features {features}: has no '{name}': it is no residual")
     lag = np.log(np.maximum(LAG_PRIOR, 1e-4)) / _LAG_SCALE
     return Residual(
         parts.called("features", features, partial(kind.create, rng), values | more), lag

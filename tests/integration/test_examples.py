@@ -5,14 +5,18 @@ import subprocess
 import sys
 from pathlib import Path
 
+import numpy as np
 import pytest
+
+import lafr_mjx as lm
 
 pytestmark = pytest.mark.long
 
 ROOT = Path(__file__).parents[2]
 EXAMPLES = sorted((ROOT / "examples").glob("*.py"))
-SHORT = [p for p in EXAMPLES if p.name not in ("dm_control_flight.py", "gym_search.py")]
-SMALLER = [(r"iterations=\d+", "iterations=1"), (r"range\(3\)", "range(1)"),
+LONGER = ("dm_control_flight.py", "gym_search.py", "rotorpy_plant.py")
+SHORT = [p for p in EXAMPLES if p.name not in LONGER]
+SMALLER = [(r"iterations=\d+", "iterations=1"), (r"range\(30?\)", "range(1)"),
            (r"\[0, 40\]", "[40]"), (r"docs/examples", f"{ROOT}/docs/examples")]  # fmt: skip
 
 
@@ -32,3 +36,23 @@ def test_an_example_runs(example, tmp_path):
 def test_an_example_is_short(example):
     lines = [line for line in example.read_text().splitlines() if line.strip()]
     assert len(lines) <= 20
+
+
+def test_another_simulator_is_a_file_of_its_own():
+    lines = (ROOT / "examples" / "rotorpy_plant.py").read_text().splitlines()
+    assert len(lines) < 120
+
+
+def test_another_simulator_flies_in_the_plants_place(tmp_path, monkeypatch):
+    pytest.importorskip("rotorpy", reason="needs RotorPy: pip install 'lafr-mjx[rotorpy]'")
+    monkeypatch.chdir(ROOT / "examples")
+    engine = "rotorpy_plant.py:RotorPyPlant(wind=5.0)"
+    run = lm.adapt("figure8", engine=engine, iterations=1, out=tmp_path / "run")
+    assert run.table["peak_speed_mps"][0] == pytest.approx(2.2, abs=0.2)
+    assert 0.15 < run.table["rmse_m"][0] < 0.5 and not run.table["crashed"].any(), "wind is felt"
+    flight = run.flight(0)
+    assert np.isfinite(flight.truth.position).all()
+    assert (np.diff(flight.sample_time) > 0.0).all()
+    assert flight.stamp[10] == pytest.approx(flight.time[10] - 0.01)
+    longer = lm.adapt(resume=tmp_path / "run", iterations=2)
+    assert longer.table["rmse_m"][1] < 0.5 * longer.table["rmse_m"][0], "it has learned the wind"

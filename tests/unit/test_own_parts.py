@@ -1,0 +1,254 @@
+"""To add a rule, a network or inputs of the residual is to write one file, shipped or one's own."""
+
+from __future__ import annotations
+
+import importlib
+import subprocess
+import sys
+from typing import Any, NamedTuple
+
+import numpy as np
+import pytest
+
+import lafr_mjx as lm
+from lafr_mjx import parts
+from lafr_mjx.adaptation import own_parts
+from lafr_mjx.adaptation.job import AdaptationJob
+from lafr_mjx.control.policy import act, create_policy
+from lafr_mjx.control.policy_file import load_policy, save_policy
+from lafr_mjx.learner import methods
+from lafr_mjx.model import residual
+
+HEAD = """
+from typing import Any, NamedTuple
+import numpy as np
+"""
+RULE = """
+class Sprint(NamedTuple):
+    step: Any = 0.1
+    outcomes = ("faster",)
+
+    def start(self):
+        return ()
+
+    def propose(self, memory, last):
+        return memory, last.pace.time_scale * (1.0 - self.step)
+
+    def choose(self, memory, fastest, evidence):
+        import lafr_mjx as lm
+        return lm.taken_as_it_is(memory, fastest, np.int32(0), evidence, {})
+"""
+NETWORK = """
+class Plain(NamedTuple):
+    weight: Any
+    bias: Any
+
+    @classmethod
+    def create(cls, rng, inputs, outputs, scale=0.01):
+        weight = scale * rng.standard_normal((inputs, outputs))
+        return cls(np.float32(weight), np.zeros(outputs, np.float32))
+
+    def __call__(self, seen):
+        return seen @ self.weight + self.bias
+"""
+RESIDUAL = """
+class Push(NamedTuple):
+    push: Any
+
+    @classmethod
+    def create(cls, rng, size=0.0):
+        return cls(np.full(3, size, np.float32))
+
+    def __call__(self, state, effective, commands, switches):
+        return self.push + 0.0 * state.velocity, 0.0 * state.velocity
+"""
+WRONG = """
+class NoChoice(NamedTuple):
+    outcomes = ("x",)
+    start = propose = lambda self, *a: ()
+
+class Silent(Sprint):
+    def choose(self, memory, fastest, evidence):
+        raise ValueError("I cannot decide")
+
+class Branching(Sprint):
+    def propose(self, memory, last):
+        return memory, last.pace.time_scale if last.error > 0.1 else 1.0
+
+class Growing(Sprint):
+    def start(self):
+        return np.zeros(2, np.float32)
+
+    def choose(self, memory, fastest, evidence):
+        return super().choose(memory[:1], fastest, evidence)
+
+class Object:
+    outcomes = ("x",)
+    start = propose = choose = lambda self, *a: ()
+
+class Wide(Plain):
+    @classmethod
+    def create(cls, rng, inputs, outputs):
+        return Plain.create(rng, inputs, 5)
+
+class Mute(NamedTuple):
+    weight: Any
+    create = classmethod(lambda cls, rng, inputs, outputs: cls(np.zeros(1, np.float32)))
+
+class Flat(Push):
+    def __call__(self, state, effective, commands, switches):
+        return self.push, self.push
+
+class Grounded:
+    def start(self, seed):
+        return 0
+
+class Broken:
+    def __init__(self):
+        raise OSError("no port")
+    start = fly = None
+"""
+SHIPPED = [
+    (parts.TIME_SCALING, "sprint", HEAD + RULE),
+    (parts.NETWORK, "plain", HEAD + NETWORK),
+    (parts.RESIDUAL, "push", HEAD + RESIDUAL),
+]
+LIMITS = lm.CommandLimits(np.array([0.0, -6, -6, -6]), np.array([25.0, 6, 6, 6]))
+
+
+class Given(NamedTuple):
+    """Named by a script."""
+
+    step: Any = 0.1
+    words: Any = ("a", 2)
+
+
+class Opaque:
+    """Its parameters cannot be read."""
+
+    def __init__(self, step=0.1):
+        self.step = step
+
+
+@pytest.fixture
+def file(tmp_path):
+    path = tmp_path / "mine.py"
+    path.write_text(HEAD + RULE + NETWORK + RESIDUAL + WRONG)
+    return path
+
+
+@pytest.fixture
+def installed(tmp_path, monkeypatch):
+    """New modules in the package, as a contributor would add them."""
+    for kind, name, text in SHIPPED:
+        folder = tmp_path / kind.option
+        folder.mkdir()
+        (folder / f"{kind.prefix}{name}.py").write_text(text)
+        package = importlib.import_module(kind.package)
+        monkeypatch.setattr(package, "__path__", [*package.__path__, str(folder)])
+        monkeypatch.delitem(sys.modules, f"{kind.package}.{kind.prefix}{name}", raising=False)
+
+
+def made(ats: str, policy: str, features: str) -> tuple[Any, Any, Any]:
+    lm.RunSpec(ats=ats, policy=policy, features=features).check()
+    rng = np.random.default_rng(0)
+    settings = methods.settings_of("ours", features, ats)
+    return (
+        settings.time_scaling,
+        create_policy(rng, LIMITS, policy).network,
+        residual.create(rng, features).network,
+    )
+
+
+def test_a_new_module_in_the_package_is_a_new_part(installed):
+    rule, network, inputs = made("sprint(step=0.2)", "plain(scale=0.5)", "push(size=2)")
+    assert rule.step == 0.2 and rule.outcomes == ("faster",)
+    assert type(network).__name__ == "Plain" and np.abs(network.weight).max() > 1.0
+    assert inputs.push.tolist() == [2.0, 2.0, 2.0]
+    with pytest.raises(lm.InputError, match=r"--ats sprnt: must be one of .*did you mean sprint\?"):
+        lm.RunSpec(ats="sprnt").check()
+
+
+def test_so_is_a_class_in_a_users_file(file):
+    texts = [f"{file}:Sprint(step=0.2)", f"{file}:Plain(scale=0.5)", f"{file}:Push(size=2)"]
+    rule, network, inputs = made(*texts)
+    assert rule.step == 0.2 and network.bias.shape == (4,) and inputs.push[0] == 2.0
+    spec = lm.RunSpec(engine="freebody", ats=texts[0], policy=texts[1], features=texts[2])
+    job = AdaptationJob.build(spec)  # traces an iteration of learning
+    assert {"ats", "policy", "features"} <= set(job.digests())
+
+
+@pytest.mark.parametrize(
+    ("option", "text", "words"),
+    [
+        ("ats", "mine.py:NoChoice", "has no 'choose'"),
+        ("ats", "mine.py:Sprnt", "has no class 'Sprnt'; did you mean Sprint?"),
+        ("ats", "mine.py:Sprint(stp=1)", "'stp'; its parameters are step"),
+        ("ats", "mine.py:Sprint(step='a')", "settings must be numbers"),
+        ("ats", "mine.py:Sprint(0.1)", "PARAMETER=VALUE"),
+        ("ats", "nowhere.py:Sprint", "there is no file"),
+        ("ats", "no.such.module:Sprint", "cannot be imported: ModuleNotFoundError"),
+        ("ats", "fast", "must be one of hold, paper, verified"),
+        ("ats", "mine.py:Silent", "ValueError: I cannot decide .*mine.py, line"),
+        ("ats", "mine.py:Branching", "TracerBoolConversionError.*mine.py, line"),
+        ("ats", "mine.py:Growing", "memory has the shapes"),
+        ("policy", "mine.py:Wide", r"gives \(5,\) for inputs \(61,\); it must be \(4,\)"),
+        ("policy", "mine.py:Mute", "has no '__call__'"),
+        ("policy", "mine.py:Plain(scal=1)", "'scal'; its parameters are scale"),
+        ("policy", "nothing.npz", "there is no such file"),
+        ("features", "mine.py:Flat", r"it must be \(\(750, 3\), \(750, 3\)\)"),
+        ("features", "mine.py:Sprint", "has no 'create'"),
+        ("engine", "mine.py:Grounded", "has no 'fly': it is no plant"),
+        ("engine", "mine.py:Broken", "has no 'start'"),
+        ("engine", "unreal", "must be one of mjx, freebody, or a plant of your own"),
+    ],
+)
+def test_what_cannot_work_is_refused_in_a_line(file, monkeypatch, option, text, words):
+    monkeypatch.chdir(file.parent)
+    with pytest.raises(lm.InputError, match=words) as caught:
+        lm.adapt("figure8", out="run", **{option: text})
+    line = str(caught.value)
+    assert line.startswith(f"--{option} ") and "\n" not in line
+    assert text.rpartition(":")[2] in line
+    assert not (file.parent / "run").exists()
+
+
+def test_a_plant_that_fails_in_flight_is_named(file):
+    file.write_text("class Gone:\n  def start(self, seed): return 0\n  def fly(self, *a): 1 / 0\n")
+    plant: Any = own_parts.OwnPlant(f"{file}:Gone")
+    with pytest.raises(lm.RunError, match=r"mine.py:Gone: ZeroDivisionError.*mine.py, line 3"):
+        plant.fly(0, None, None, None, 1.0)
+
+
+def test_objects_and_classes_name_themselves():
+    here = str(__file__)
+    assert parts.text_of("verified") == "verified"
+    assert parts.text_of(Given(0.2)) == f"{here}:Given(step=0.2, words=['a', 2])"
+    assert parts.text_of(Given) == f"{here}:Given()"
+    assert lm.part(Opaque, step=np.float32(0.5)) == f"{here}:Opaque(step=0.5)"
+    with pytest.raises(lm.InputError, match=r"lm.part\(Opaque, PARAMETER=VALUE"):
+        parts.text_of(Opaque())
+    with pytest.raises(lm.InputError, match="'step' is no number"):
+        lm.part(Opaque, step=object())
+
+
+def test_a_network_of_ones_own_is_stored_and_needs_no_jax(file, tmp_path):
+    text = f"{file}:Plain(scale=0.5)"
+    policy = create_policy(np.random.default_rng(3), LIMITS, text)
+    stored = tmp_path / "policy.npz"
+    save_policy(stored, policy, text)
+    again = load_policy(stored)
+    np.testing.assert_array_equal(again.network.weight, policy.network.weight)
+    code = f"""
+import sys
+sys.modules["jax"] = None
+import numpy as np
+from pathlib import Path
+from lafr_mjx.control.policy import act
+from lafr_mjx.control.policy_file import load_policy
+print(act(load_policy(Path({str(stored)!r})), np.linspace(-1.0, 1.0, 61)).tolist())
+"""
+    done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=False)
+    assert done.returncode == 0, done.stderr
+    wanted = act(policy, np.linspace(-1.0, 1.0, 61))
+    np.testing.assert_allclose(np.array(eval(done.stdout)), wanted, rtol=1e-6)

@@ -40,7 +40,7 @@ if TYPE_CHECKING:
         SensePlugin,
     )
     from lafr_mjx.plant.scenario import load_scenario
-    from lafr_mjx.plant.steps import fly_steps
+    from lafr_mjx.plant.stepped_flight import fly_steps
     from lafr_mjx.plant.vec3 import Vec3
     from lafr_mjx.plant.vehicle import load_vehicle
     from lafr_mjx.run_spec import RunSpec
@@ -82,7 +82,7 @@ _WHERE = {
     "Network": "control.controller",
     "Policy": "control.policy",
     "Plant": "learner.loop",
-    "fly_steps": "plant.steps",
+    "fly_steps": "plant.stepped_flight",
     "Choice": "learner.time_scaling",
     "Evidence": "learner.time_scaling",
     "LastFlight": "learner.time_scaling",

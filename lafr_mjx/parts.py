@@ -174,7 +174,8 @@ def reason(error: BaseException) -> str:
     text = f"{type(error).__name__}: {first}" if first else type(error).__name__
     frames = traceback.extract_tb(error.__traceback__)
     own = [f for f in frames if "site-packages" not in f.filename and not _ours(f.filename)]
-    return f"{text} ({own[-1].filename}, line {own[-1].lineno})" if own else text
+    place = [f"{f.filename}, line {f.lineno}, in {f.name}" for f in own[-1:]]
+    return f"{text} ({place[0]})" if place else text
 
 
 def part(kind: type, **values: Any) -> str:

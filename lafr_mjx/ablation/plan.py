@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 from lafr_mjx.ablation import sweep as sweeps
 from lafr_mjx.ablation.sweep import Point, Sweep
 from lafr_mjx.adaptation import own_parts
-from lafr_mjx.adaptation.job import AdaptationJob, full_path
+from lafr_mjx.adaptation.adaptation_job import AdaptationJob, full_path
 from lafr_mjx.errors import InputError
 from lafr_mjx.learner import methods
 from lafr_mjx.learner.improve import Sizes

@@ -92,7 +92,7 @@ def fly_folders(
 
 def fly(spec: RunSpec, folder: Path, shared: None, flown: Flown) -> RunSpec:
     """Begin a run, or go on with it."""
-    from lafr_mjx.adaptation.job import AdaptationJob
+    from lafr_mjx.adaptation.adaptation_job import AdaptationJob
 
     path = folder / spec.name
     if (path / "config.toml").is_file():

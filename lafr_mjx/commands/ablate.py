@@ -164,7 +164,7 @@ class Ablate:
 
     def _asked(self) -> Any:
         from lafr_mjx.ablation import plan as plans
-        from lafr_mjx.adaptation.job import full_path
+        from lafr_mjx.adaptation.adaptation_job import full_path
         from lafr_mjx.report.paper_runs import METHODS, SEEDS, WORLDS, PaperRuns
 
         many = self.plants > 1

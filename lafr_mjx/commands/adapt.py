@@ -12,7 +12,7 @@ from lafr_mjx.output import check_writable, write_json
 from lafr_mjx.run_spec import RunSpec, Usual
 
 if TYPE_CHECKING:
-    from lafr_mjx.adaptation.job import AdaptationJob
+    from lafr_mjx.adaptation.adaptation_job import AdaptationJob
     from lafr_mjx.runs.run import Run
     from lafr_mjx.runs.run_folder import RunFolder
 
@@ -48,7 +48,7 @@ class Adapt(RunSpec):
         """Adapt, with a table that grows a row per iteration; returns the run."""
         check_writable(self.json)
         self.check()
-        from lafr_mjx.adaptation.job import AdaptationJob
+        from lafr_mjx.adaptation.adaptation_job import AdaptationJob
         from lafr_mjx.runs.run_folder import RunFolder, read_config
 
         if self.resume is not None:
@@ -63,7 +63,7 @@ class Adapt(RunSpec):
 
     def _resumed(self, folder: RunFolder) -> AdaptationJob:
         """The run of a folder, with more flights if they were asked for."""
-        from lafr_mjx.adaptation.job import AdaptationJob
+        from lafr_mjx.adaptation.adaptation_job import AdaptationJob
 
         job = AdaptationJob.from_config(folder.config)
         if isinstance(self.iterations, Usual) or self.iterations == job.spec.iterations:
@@ -101,7 +101,7 @@ class Adapt(RunSpec):
                 )
 
     def _work(self, folder: RunFolder, job: Any) -> Run:
-        from lafr_mjx.adaptation.report import AdaptationReport
+        from lafr_mjx.adaptation.adaptation_report import AdaptationReport
         from lafr_mjx.runs.run import Run
 
         report = AdaptationReport(folder, job)

@@ -94,7 +94,7 @@ class Fly:
                 f"(engine {self.engine}, time scale {scale:g}, seed {self.seed}) ..."
             )
         started = time.monotonic()
-        from lafr_mjx.commands import flights
+        from lafr_mjx.commands import classical_flights as flights
 
         make = flights.fly_plants if self.plants > 1 else flights.fly_in_a_row
         count = self.plants if self.plants > 1 else self.flights

@@ -12,7 +12,17 @@ import numpy as np
 from lafr_mjx import compile_timer
 from lafr_mjx.fitting.fit_job import HORIZONS, QUANTITIES
 from lafr_mjx.learner import methods
-from lafr_mjx.model import body, body_fit, fit, identify, lag, open_loop, residual, selection, steps
+from lafr_mjx.model import (
+    body,
+    body_fit,
+    fit_residual,
+    identify,
+    lag,
+    open_loop,
+    residual,
+    selection,
+    steps,
+)
 from lafr_mjx.model.residual import NO_LAG, Switches
 from lafr_mjx.model.selection import Part
 from lafr_mjx.types import SAMPLE_DT
@@ -69,8 +79,8 @@ def fit_online(
     # Repeated to one of few lengths, so that compiled programs are found again.
     index = np.resize(drawn, -(-len(drawn) // _QUANTUM) * _QUANTUM)
     weighted = jax.tree.map(lambda leaf: np.asarray(leaf)[index], rows)
-    settings = jax.tree.map(jnp.float32, fit.FitSettings())
-    fitted, _ = fit.fit(
+    settings = jax.tree.map(jnp.float32, fit_residual.FitSettings())
+    fitted, _ = fit_residual.fit(
         jax.tree.map(jnp.asarray, given), switches, settings,
         jax.tree.map(jnp.asarray, weighted), jax.random.key(seed),
     )  # fmt: skip

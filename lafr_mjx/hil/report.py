@@ -6,7 +6,7 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from lafr_mjx.adaptation.report import AdaptationReport
+from lafr_mjx.adaptation.adaptation_report import AdaptationReport
 
 if TYPE_CHECKING:
     from lafr_mjx.hil.profile import Profile
@@ -87,7 +87,7 @@ class AdaptationTable(AdaptationReport):
     def __init__(self, folder: RunFolder) -> None:
         from rich.console import Console
 
-        from lafr_mjx.adaptation.job import AdaptationJob
+        from lafr_mjx.adaptation.adaptation_job import AdaptationJob
         from lafr_mjx.run_spec import RunSpec
 
         self.folder = folder

@@ -15,9 +15,9 @@ from lafr_mjx.learner import model_rollout, rash_bptt, verify
 from lafr_mjx.learner.ats_verified import Verified
 from lafr_mjx.learner.rash_bptt import Anchors, TrainSettings
 from lafr_mjx.learner.time_scaling import Evidence, LastFlight, Pace
-from lafr_mjx.model import data, fit
+from lafr_mjx.model import data, fit_residual
 from lafr_mjx.model import state as states
-from lafr_mjx.model.fit import FitSettings
+from lafr_mjx.model.fit_residual import FitSettings
 from lafr_mjx.model.residual import COMMANDS, Residual, Switches
 from lafr_mjx.types import COMMAND_HOVER, CONTROL_DT
 
@@ -162,7 +162,7 @@ def calibrate(
     window = window._replace(usable=fresh)
     all_rows = jax.tree.map(lambda leaf: leaf.reshape((-1, *leaf.shape[2:])), window)
     members = state.ensemble.lag.shape[0]
-    fit_one = partial(fit.fit, steps=sizes.fit_steps, batch=sizes.fit_batch)
+    fit_one = partial(fit_residual.fit, steps=sizes.fit_steps, batch=sizes.fit_batch)
     ensemble, losses = jax.vmap(fit_one, in_axes=(0, None, None, None, 0))(
         state.ensemble, settings.switches, settings.fit, all_rows,
         jax.random.split(_key(state, 0), members),

@@ -15,7 +15,7 @@ import jax.numpy as jnp
 import numpy as np
 import optax
 
-from lafr_mjx.model import body, fit, hybrid, lag, residual
+from lafr_mjx.model import body, fit_residual, hybrid, lag, residual
 from lafr_mjx.model.body import NAMES, OUTPUTS
 from lafr_mjx.model.features import ACCELERATION, RATES
 from lafr_mjx.types import CONTROL_DT
@@ -134,21 +134,21 @@ def _alike(mask: np.ndarray) -> list[list[int]]:
 
 
 def _loss(
-    layers: Any, held: BodyResidual, settings: fit.FitSettings, rows: Transitions
+    layers: Any, held: BodyResidual, settings: fit_residual.FitSettings, rows: Transitions
 ) -> jax.Array:
     parameters = held._replace(layers=layers)
     predicted = jax.lax.stop_gradient(_one_step(parameters, rows.before, rows.before_commands))
     effective = residual.effective_command(parameters.lag, rows.commands)
     extra = body.evaluate(parameters, predicted, effective, rows.commands)
     after = hybrid.held_step(rows.now, effective, extra, CONTROL_DT)
-    error = jnp.mean(fit.discrepancy(rows.after, after))
-    return error + settings.spectral_penalty * fit.spectral_norms(layers)
+    error = jnp.mean(fit_residual.discrepancy(rows.after, after))
+    return error + settings.spectral_penalty * fit_residual.spectral_norms(layers)
 
 
 @partial(jax.jit, static_argnames=("steps", "batch"))
 def fit_network(
     parameters: BodyResidual,
-    settings: fit.FitSettings,
+    settings: fit_residual.FitSettings,
     rows: Transitions,
     key: jax.Array,
     *,

@@ -14,7 +14,7 @@ import jax.numpy as jnp
 import numpy as np
 
 from lafr_mjx import so3
-from lafr_mjx.model import body, fit, hybrid, residual
+from lafr_mjx.model import body, fit_residual, hybrid, residual
 from lafr_mjx.types import CONTROL_DT
 
 if TYPE_CHECKING:
@@ -45,7 +45,7 @@ def online_step(
     parameters: tuple[Residual, Switches], state: ModelState, commands: jax.Array
 ) -> ModelState:
     """One control interval of the online learner's model."""
-    return fit.one_step(*parameters, state, commands)
+    return fit_residual.one_step(*parameters, state, commands)
 
 
 @partial(jax.jit, static_argnames="step")

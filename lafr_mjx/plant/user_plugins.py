@@ -2,27 +2,17 @@
 
     thermal=my_plugins.py:Thermal(strength=4.0, centre=[1.0, 0.0, 2.0])
 
-A name for the plugin, where its class is (a file, or a module that can be imported), the class,
-and its parameters as plain numbers, texts and lists of them.
+A name for the plugin, and its class with its parameters as `parts` reads them.
 """
 
 from __future__ import annotations
 
-import ast
 import dataclasses
 import functools
-import hashlib
-import importlib
-import importlib.util
-import inspect
 import re
-import sys
-import traceback
-from pathlib import Path
-from typing import TYPE_CHECKING, Any, NamedTuple
+from typing import TYPE_CHECKING, Any
 
-import numpy as np
-
+from lafr_mjx import parts
 from lafr_mjx.errors import InputError
 from lafr_mjx.plant.plugins.plugin import Plugin
 from lafr_mjx.plant.vec3 import Vec3
@@ -30,15 +20,7 @@ from lafr_mjx.plant.vec3 import Vec3
 if TYPE_CHECKING:
     from collections.abc import Iterable, Mapping
 
-_TEXT = re.compile(r"(?P<name>\w+)=(?P<source>[^:()]+):(?P<kind>\w+)(\((?P<values>.*)\))?", re.S)
 _FORM = "NAME=FILE.py:CLASS(PARAMETER=VALUE, ...) or NAME=MODULE:CLASS(...)"
-
-
-class _Named(NamedTuple):
-    name: str
-    source: str  # file or module
-    kind: str  # of the class
-    values: dict[str, Any]
 
 
 def located(text: str) -> str:
@@ -46,11 +28,9 @@ def located(text: str) -> str:
 
     The class is loaded, so that its scenario keys are known from here on.
     """
-    named = _parsed(text)
-    _class(text, named)
-    if not named.source.endswith(".py"):
-        return text
-    return text.replace(named.source, str(Path(named.source).expanduser().resolve()), 1)
+    name, what = _split(text)
+    _class(what)
+    return f"{name}={parts.located('plugins', what)}"
 
 
 def build(texts: Iterable[str]) -> dict[str, Plugin]:
@@ -66,16 +46,14 @@ def build(texts: Iterable[str]) -> dict[str, Plugin]:
 def _tried(texts: tuple[str, ...]) -> dict[str, Plugin]:
     plugins: dict[str, Plugin] = {}
     for text in texts:
-        named = _parsed(text)
-        if named.name in plugins:
-            raise InputError(f"--plugins {text}: '{named.name}' is given twice")
+        name, what = _split(text)
+        if name in plugins:
+            raise InputError(f"--plugins {text}: '{name}' is given twice")
+        plugins[name] = _built(what)
         try:
-            plugins[named.name] = _built(text, named)
-            _try_out(named.name, plugins[named.name])
-        except InputError:
-            raise
+            _try_out(name, plugins[name])
         except Exception as error:  # whatever the user's code does
-            raise InputError(f"--plugins {text}: {_where(error, named)}") from error
+            raise InputError(f"--plugins {text}: fails: {parts.reason(error)}") from error
     return plugins
 
 
@@ -90,10 +68,8 @@ def _try_out(name: str, plugin: Plugin) -> None:
     from lafr_mjx.plant.vehicle import load_vehicle
 
     vehicle = load_vehicle("lafr192")
-    engine, params = (
-        build_engine(vehicle, "freebody"),
-        params_for(vehicle, Settings(), (), {name: plugin}),
-    )
+    engine = build_engine(vehicle, "freebody")
+    params = params_for(vehicle, Settings(), (), {name: plugin})
 
     def flight() -> Any:
         start = simulation.reset(engine, params, jax.random.key(0))
@@ -105,49 +81,16 @@ def _try_out(name: str, plugin: Plugin) -> None:
     jax.eval_shape(flight)
 
 
-def _where(error: Exception, named: _Named) -> str:
-    """One line: the place in the user's file, if it came so far, and what was said."""
-    file = inspect.getsourcefile(getattr(_module("", named.source), named.kind))
-    frames = traceback.extract_tb(error.__traceback__)
-    own = [frame for frame in frames if frame.filename == file]
-    place = f"{file}, line {own[-1].lineno}, in {own[-1].name}" if own else f"{file}"
-    said = next(iter(str(error).splitlines()), "")
-    return f"{named.kind} fails ({place}): {type(error).__name__}: {said}"
-
-
 def text_of(name: str, plugin: Plugin) -> str:
     """A plugin as text, from which `build` makes it again."""
-    kind = type(plugin)
     if not isinstance(plugin, Plugin) or not dataclasses.is_dataclass(plugin):
         raise InputError(f"plugin '{name}': {plugin!r} is no plugin with its parameters")
-    if kind.__qualname__ != kind.__name__:
-        raise InputError(f"plugin '{name}': {kind.__qualname__} must be at the top of its module")
-    source = _source_of(name, kind)
-    values = []
-    for field in dataclasses.fields(plugin):
-        value = getattr(plugin, field.name)
-        value = [value.x, value.y, value.z] if isinstance(value, Vec3) else value
-        try:
-            plain = value if isinstance(value, str | bool) else np.asarray(value, float).tolist()
-        except (TypeError, ValueError) as error:
-            raise InputError(
-                f"plugin '{name}': its parameter '{field.name}' is no number, text or list of "
-                f"numbers; a run cannot be repeated from its configuration then"
-            ) from error
-        values.append(f"{field.name}={plain!r}")
-    return f"{name}={source}:{kind.__name__}({', '.join(values)})"
-
-
-def _source_of(name: str, kind: type) -> str:
-    """The file of a class, or the module of an installed package, which is found everywhere."""
-    module, file = kind.__module__, getattr(sys.modules.get(kind.__module__), "__file__", None)
-    if "." in module and not module.startswith("__"):
-        return module
-    if file is None or not Path(file).is_file():
-        raise InputError(
-            f"plugin '{name}': {kind.__name__} must be defined in a file, not {module}"
-        )
-    return str(Path(file).resolve())
+    values = {field.name: getattr(plugin, field.name) for field in dataclasses.fields(plugin)}
+    plain = {k: [v.x, v.y, v.z] if isinstance(v, Vec3) else v for k, v in values.items()}
+    try:
+        return f"{name}={parts.part(type(plugin), **plain)}"
+    except InputError as error:
+        raise InputError(f"plugin '{name}': {error}") from error
 
 
 def texts_of(plugins: Mapping[str, Plugin] | Iterable[str]) -> tuple[str, ...]:
@@ -164,48 +107,36 @@ def texts_of(plugins: Mapping[str, Plugin] | Iterable[str]) -> tuple[str, ...]:
 
 def digest(texts: Iterable[str]) -> str:
     """Fingerprint of the classes' source, to notice that one was edited."""
-    sources = [inspect.getsource(type(plugin)) for plugin in build(texts).values()]
-    return hashlib.sha256("\n".join(sources).encode()).hexdigest()[:16]
+    return parts.digest(*(type(plugin) for plugin in build(texts).values()))
 
 
-def _parsed(text: str) -> _Named:
-    found = _TEXT.fullmatch(text.strip())
+def _split(text: str) -> tuple[str, str]:
+    """Name of a plugin, and what is its class."""
+    found = re.fullmatch(r"(\w+)=([^:()]+:\w+(?:\(.*\))?)", text.strip(), re.S)
     if found is None:
         raise InputError(f"--plugins {text}: must be {_FORM}")
-    try:
-        call = ast.parse(f"f({found['values'] or ''})", mode="eval").body
-        assert isinstance(call, ast.Call)
-        values = {str(k.arg): ast.literal_eval(k.value) for k in call.keywords}
-        good = not call.args and all(k.arg for k in call.keywords)
-    except (SyntaxError, ValueError, AssertionError):
-        good, values = False, {}
-    if not good:
-        raise InputError(f"--plugins {text}: parameters are PARAMETER=VALUE with plain values")
-    return _Named(found["name"], found["source"].strip(), found["kind"], values)
+    return found[1], found[2]
 
 
-def _class(text: str, named: _Named) -> type[Plugin]:
-    kind = getattr(_module(text, named.source), named.kind, None)
-    if not (isinstance(kind, type) and issubclass(kind, Plugin) and dataclasses.is_dataclass(kind)):
+def _class(what: str) -> type[Plugin]:
+    named = parts.parse("plugins", what)
+    kind = parts.own_class("plugins", what, named)
+    if not (issubclass(kind, Plugin) and dataclasses.is_dataclass(kind)):
         raise InputError(
-            f"--plugins {text}: '{named.kind}' is no plugin of {named.source}: a dataclass that "
+            f"--plugins {what}: '{named.name}' is no plugin of {named.source}: a dataclass that "
             f"derives from the class of its phase, e.g. AirPlugin"
         )
     return kind
 
 
-def _built(text: str, named: _Named) -> Plugin:
-    kind: Any = _class(text, named)
-    try:
-        plugin: Any = kind(**named.values)
-    except TypeError as error:
-        known = ", ".join(field.name for field in dataclasses.fields(kind))
-        raise InputError(f"--plugins {text}: {error}; its parameters are {known}") from error
-    usual: Any = _usual(kind)
-    for name, value in named.values.items():
+def _built(what: str) -> Plugin:
+    kind, values = _class(what), parts.parse("plugins", what).values
+    plugin: Any = parts.called("plugins", what, kind, values)
+    usual = _usual(kind)
+    for name, value in values.items():
         if isinstance(getattr(usual, name, None), Vec3) and isinstance(value, list | tuple):
             if len(value) != 3:
-                raise InputError(f"--plugins {text}: '{name}' must be three numbers")
+                raise InputError(f"--plugins {what}: '{name}' must be three numbers")
             plugin = plugin.replace(**{name: Vec3(*map(float, value))})
     return plugin
 
@@ -216,28 +147,3 @@ def _usual(kind: type) -> Any:
         return kind()
     except Exception:  # it may also refuse them
         return None
-
-
-def _module(text: str, source: str) -> Any:
-    try:
-        if not source.endswith(".py"):
-            return importlib.import_module(source)
-        path = Path(source).expanduser().resolve()
-        main = sys.modules.get("__main__")
-        if main is not None and getattr(main, "__file__", None) == str(path):
-            return main  # a script that names itself is not run again
-        name = f"lafr_mjx_user_{hashlib.sha256(str(path).encode()).hexdigest()[:12]}"
-        if name not in sys.modules:
-            found = importlib.util.spec_from_file_location(name, path)
-            if found is None or found.loader is None or not path.is_file():
-                raise FileNotFoundError(f"{path} is no file")
-            module = importlib.util.module_from_spec(found)
-            sys.modules[name] = module  # where a dataclass looks for its module
-            try:
-                found.loader.exec_module(module)
-            except BaseException:
-                del sys.modules[name]
-                raise
-        return sys.modules[name]
-    except Exception as error:  # whatever the user's file does
-        raise InputError(f"--plugins {text}: {source} cannot be imported: {error}") from error

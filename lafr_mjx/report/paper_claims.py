@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 
-from lafr_mjx.adaptation.report import PRINTED
+from lafr_mjx.adaptation.adaptation_report import PRINTED
 from lafr_mjx.report.claim_figures import (
     REACHED,
     Claim,

@@ -7,7 +7,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Any
 
-from lafr_mjx.adaptation.report import PRINTED
+from lafr_mjx.adaptation.adaptation_report import PRINTED
 from lafr_mjx.output import counted
 from lafr_mjx.report.claim_figures import (
     REACHED,

@@ -12,8 +12,8 @@ from lafr_mjx.view.offscreen import camera_at
 if TYPE_CHECKING:
     import mujoco
 
-    from lafr_mjx.view.flights import Flight
     from lafr_mjx.view.scene import Scene
+    from lafr_mjx.view.shown_flight import Flight
 
 CameraName = Literal["wide", "follow"]
 

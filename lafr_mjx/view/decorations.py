@@ -13,8 +13,8 @@ if TYPE_CHECKING:
     from collections.abc import Sequence
 
     from lafr_mjx.tasks import Fan
-    from lafr_mjx.view.flights import Moment
     from lafr_mjx.view.scene import Stage
+    from lafr_mjx.view.shown_flight import Moment
 
 PATH_RGBA = (0.95, 0.97, 1.0, 0.8)
 WIND_RGBA = (0.25, 0.70, 1.0, 0.85)

@@ -15,7 +15,7 @@ from lafr_mjx.view.decorations import speed_colour
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
-    from lafr_mjx.view.flights import Flight, Moment
+    from lafr_mjx.view.shown_flight import Flight, Moment
 
 _INK, _DIM, _PANEL = (255, 255, 255, 255), (205, 214, 224, 255), (14, 20, 28, 165)
 _ALARM = (255, 120, 90, 255)

@@ -9,8 +9,8 @@ from lafr_mjx.types import CONTROL_DT
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
-    from lafr_mjx.view.flights import Flight, Moment
     from lafr_mjx.view.replay import Replay
+    from lafr_mjx.view.shown_flight import Flight, Moment
 
 # Codes of GLFW, which the viewer passes on. All letters belong to MuJoCo's own switches.
 SPACE, ENTER, BACKSPACE = 32, 257, 259

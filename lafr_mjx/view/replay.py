@@ -15,7 +15,7 @@ from lafr_mjx.reference.path import derivatives
 from lafr_mjx.runs import carried_files, rollout_file
 from lafr_mjx.runs.run_folder import RunFolder
 from lafr_mjx.tasks import Task, load_task
-from lafr_mjx.view.flights import Flight, flight_of
+from lafr_mjx.view.shown_flight import Flight, flight_of
 
 if TYPE_CHECKING:
     from collections.abc import Sequence

@@ -19,7 +19,7 @@ if TYPE_CHECKING:
 
     from lafr_mjx.plant.vehicle import Vehicle
     from lafr_mjx.tasks import Fan, Task
-    from lafr_mjx.view.flights import Moment
+    from lafr_mjx.view.shown_flight import Moment
 
 _GHOST_RGBA = (0.35, 0.75, 1.0, 0.30)
 _SHADOW_SIZE = 2048

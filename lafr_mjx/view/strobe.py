@@ -20,8 +20,8 @@ from lafr_mjx.view.video import WIDE_DRONE_SIZE
 if TYPE_CHECKING:
     from pathlib import Path
 
-    from lafr_mjx.view.flights import Flight
     from lafr_mjx.view.replay import Replay
+    from lafr_mjx.view.shown_flight import Flight
 
 INTERVAL_S = 0.5
 _ASPECT = 2.8  # width over height of a row

@@ -22,8 +22,8 @@ if TYPE_CHECKING:
     from types import TracebackType
 
     from lafr_mjx.view.camera import CameraName
-    from lafr_mjx.view.flights import Flight
     from lafr_mjx.view.replay import Replay
+    from lafr_mjx.view.shown_flight import Flight
 
 WIDE_DRONE_SIZE = 3.0
 """Drones are drawn that much larger where the whole path is seen, and the picture says so."""

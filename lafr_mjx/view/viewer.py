@@ -25,8 +25,8 @@ from lafr_mjx.view.video import LABEL_OFFSET, distinct_words
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator, Sequence
 
-    from lafr_mjx.view.flights import Moment
     from lafr_mjx.view.replay import Replay
+    from lafr_mjx.view.shown_flight import Moment
 
 _FRAME_S = 1.0 / 60.0
 _ASPECT = 1.6  # of the window, about

@@ -133,7 +133,7 @@ def test_no_learner_is_left_behind(tmp_path):
 
 
 def test_a_flight_cannot_be_resumed():
-    from lafr_mjx.adaptation.job import AdaptationJob
+    from lafr_mjx.adaptation.adaptation_job import AdaptationJob
 
     config = Fly(scenario="wind5", seed=100)._config(load_profile("sim"))
     assert config["run"]["engine"] == "hil" and config["hil"]["learns"]

@@ -13,7 +13,7 @@ import numpy as np
 import pytest
 
 from lafr_mjx import cli
-from lafr_mjx.adaptation.job import AdaptationJob
+from lafr_mjx.adaptation.adaptation_job import AdaptationJob
 from lafr_mjx.fitting import known_plants
 from lafr_mjx.plant.scenario import load_scenario
 from lafr_mjx.plant.vehicle import load_vehicle

@@ -9,8 +9,8 @@ from dataclasses import replace
 
 import pytest
 
-from lafr_mjx.adaptation.job import AdaptationJob
-from lafr_mjx.adaptation.report import AdaptationReport
+from lafr_mjx.adaptation.adaptation_job import AdaptationJob
+from lafr_mjx.adaptation.adaptation_report import AdaptationReport
 from lafr_mjx.errors import InputError, RunError
 from lafr_mjx.learner import adapt
 from lafr_mjx.run_spec import RunSpec

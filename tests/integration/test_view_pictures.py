@@ -19,10 +19,10 @@ from lafr_mjx.tasks import load_task
 from lafr_mjx.view import video
 from lafr_mjx.view.camera import follow_camera, wide_camera
 from lafr_mjx.view.decorations import draw_jet, draw_line, draw_wind, speed_colour
-from lafr_mjx.view.flights import flight_of
 from lafr_mjx.view.offscreen import Renderer, camera_at
 from lafr_mjx.view.replay import load_replay, path_points
 from lafr_mjx.view.scene import build_scene
+from lafr_mjx.view.shown_flight import flight_of
 from lafr_mjx.view.strobe import one_lap, strobe_picture
 
 WIDTH, HEIGHT = 480, 270

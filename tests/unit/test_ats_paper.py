@@ -13,7 +13,7 @@ from lafr_mjx.control.observation import HISTORY, PREVIEW_S, SIZE, observe
 from lafr_mjx.control.policy import Policy, act
 from lafr_mjx.learner import ats_paper
 from lafr_mjx.learner.ats_paper import Paper, Windows
-from lafr_mjx.model import fit, residual
+from lafr_mjx.model import fit_residual, residual
 from lafr_mjx.model.residual import COMMANDS, Residual, Switches
 from lafr_mjx.model.residual_default import Default
 from lafr_mjx.model.state import ModelState
@@ -77,10 +77,10 @@ def jacobians(setup):
         )
 
     def model(state, commands):
-        base = fit.one_step(member, switches, state, commands)
+        base = fit_residual.one_step(member, switches, state, commands)
 
         def local(move, change):
-            new = fit.one_step(member, switches, raised(state, move), commands + change)
+            new = fit_residual.one_step(member, switches, raised(state, move), commands + change)
             turn = so3.log(base.rotation.T @ new.rotation)
             return jnp.concatenate([new.position, new.velocity, turn])
 

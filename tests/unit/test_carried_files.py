@@ -9,7 +9,7 @@ from dataclasses import replace
 
 import pytest
 
-from lafr_mjx.adaptation.job import AdaptationJob
+from lafr_mjx.adaptation.adaptation_job import AdaptationJob
 from lafr_mjx.errors import InputError
 from lafr_mjx.resources import data_folder
 from lafr_mjx.run_spec import RunSpec

@@ -10,8 +10,8 @@ import numpy as np
 import pytest
 
 from lafr_mjx import mlp
-from lafr_mjx.model import data, fit, hybrid, residual
-from lafr_mjx.model.fit import FitSettings
+from lafr_mjx.model import data, fit_residual, hybrid, residual
+from lafr_mjx.model.fit_residual import FitSettings
 from lafr_mjx.model.residual import COMMANDS, Switches
 from lafr_mjx.model.state import ModelState
 from lafr_mjx.types import COMMAND_HOVER, CONTROL_DT, Reference, Rollout, State
@@ -74,7 +74,7 @@ def fly(key, excited, ticks=TICKS):
 # Compile fast rather than well: these programs run for milliseconds.
 QUICK = {"xla_backend_optimization_level": 0, "xla_llvm_disable_expensive_passes": True}
 
-fit_it = jax.jit(partial(fit.fit, steps=1000, batch=64), compiler_options=QUICK)
+fit_it = jax.jit(partial(fit_residual.fit, steps=1000, batch=64), compiler_options=QUICK)
 LONG = FitSettings(learning_rate=jnp.float32(5e-3), instrumental=jnp.float32(1.0))
 
 
@@ -180,7 +180,9 @@ def test_spectral_norms():
     layers = mlp.create(np.random.default_rng(7), (50, 64, 64, 6), last_scale=1.0)
     expected = sum(np.linalg.norm(layer.weight, 2) for layer in layers)
     layers = jax.tree.map(jnp.asarray, layers)
-    norms = jax.jit(fit.spectral_norms, static_argnames="iterations", compiler_options=QUICK)
+    norms = jax.jit(
+        fit_residual.spectral_norms, static_argnames="iterations", compiler_options=QUICK
+    )
     assert norms(layers, iterations=30) == pytest.approx(expected, rel=0.01)
     # With few iterations it is a lower bound.
     assert 0.8 * expected < norms(layers) <= expected * 1.0001

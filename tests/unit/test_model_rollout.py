@@ -15,7 +15,7 @@ from lafr_mjx.control.observation import PREVIEW_S, SIZE
 from lafr_mjx.control.policy import Policy
 from lafr_mjx.learner import model_rollout
 from lafr_mjx.learner.model_rollout import Stress, StressScale
-from lafr_mjx.model import fit, residual
+from lafr_mjx.model import fit_residual, residual
 from lafr_mjx.model.residual import COMMANDS, Switches
 from lafr_mjx.model.state import ModelState
 from lafr_mjx.types import COMMAND_HOVER, GRAVITY, CommandLimits, Reference
@@ -45,7 +45,7 @@ tick = jax.jit(model_rollout.tick, compiler_options=QUICK)
 
 @partial(jax.jit, compiler_options=QUICK)
 def model_step(state, window):
-    return fit.one_step(MEMBER, SWITCHES, state, window)
+    return fit_residual.one_step(MEMBER, SWITCHES, state, window)
 
 
 def still(count=N):

@@ -13,7 +13,7 @@ import pytest
 import lafr_mjx as lm
 from lafr_mjx import parts
 from lafr_mjx.adaptation import own_parts
-from lafr_mjx.adaptation.job import AdaptationJob
+from lafr_mjx.adaptation.adaptation_job import AdaptationJob
 from lafr_mjx.control.policy import act, create_policy
 from lafr_mjx.control.policy_file import load_policy, save_policy
 from lafr_mjx.learner import methods

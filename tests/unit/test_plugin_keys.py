@@ -6,7 +6,7 @@ import sys
 import pytest
 
 from lafr_mjx.ablation import sweep
-from lafr_mjx.adaptation.job import AdaptationJob
+from lafr_mjx.adaptation.adaptation_job import AdaptationJob
 from lafr_mjx.errors import InputError
 from lafr_mjx.plant import plugins, user_plugins
 from lafr_mjx.plant.plugins import AirPlugin

@@ -108,3 +108,11 @@ def test_what_the_drone_needs_imports_no_jax():
         [sys.executable, "-c", code], capture_output=True, text=True, check=True, timeout=120
     )
     assert done.stdout.strip() == "[]"
+
+
+def test_files_are_found_by_their_names():
+    """No two modules of the package have the same name; the hardware code has names of its own."""
+    modules = [p for p in PACKAGE.rglob("*.py") if "hil" not in p.relative_to(PACKAGE).parts]
+    names = [p.stem for p in modules if not p.stem.startswith("__")]
+    assert len(names) > 150
+    assert sorted(name for name in set(names) if names.count(name) > 1) == []

@@ -83,9 +83,9 @@ def test_what_cannot_be_written_down_is_refused():
         ("x=FILE:Draught(0.5)", "PARAMETER=VALUE"),
         ("x=FILE:Draught(speed=1)", "its parameters are velocity_mps, share"),
         ("x=FILE:Draught(velocity_mps=[1, 2])", "three numbers"),
-        ("x=FILE:Nothing", "'Nothing' is no plugin"),
+        ("x=FILE:Nothing", "has no class 'Nothing'"),
         ("x=FILE:NoPlugin", "'NoPlugin' is no plugin"),
-        ("x=/nowhere/mine.py:Draught", "cannot be imported"),
+        ("x=/nowhere/mine.py:Draught", "there is no file /nowhere"),
         ("x=no_such_module:Draught", "cannot be imported"),
     ],
 )
@@ -117,15 +117,18 @@ class Faulty(AirPlugin):
 @pytest.mark.parametrize(
     ("body", "told"),
     [
-        ("velocity(self, memory, point): return self.sped", r"line 11, in velocity\): AttributeE"),
-        ("velocity(self, memory, point): return 1 / 0", r"line 11, in velocity\): ZeroDivision"),
-        ("velocity(self, memory): return Vec3.zero()", r"mine\.py\): TypeError: .*positional"),
-        ("velocity(self, memory, point): return None", r"mine\.py\): "),
+        (
+            "velocity(self, memory, point): return self.sped",
+            r"AttributeError: .*mine\.py, line 11, in velocity\)",
+        ),
+        ("velocity(self, memory, point): return 1 / 0", r"ZeroDivision.*line 11, in velocity\)"),
+        ("velocity(self, memory): return Vec3.zero()", r"mine\.py:Faulty.*TypeError: .*positional"),
+        ("velocity(self, memory, point): return None", r"mine\.py:Faulty.*fails: "),
         (
             "init(self, draws): raise ValueError('no\\nsuch')",
-            r"in init\): ValueError: no$",
+            r"ValueError: no \(.*, in init\)$",
         ),
-        ("__post_init__(self): raise ValueError('off')", r"in __post_init__\): ValueError: off"),
+        ("__post_init__(self): raise ValueError('off')", r"ValueError: off \(.*in __post_init__\)"),
         (
             "velocity(self, memory, point): return Vec3.zero()\n"
             "    def init(self, draws): return jnp.zeros(2)\n"
@@ -139,7 +142,7 @@ def test_a_fault_in_the_users_own_code_is_one_line(tmp_path, body, told):
     file.write_text(OWN_CODE.replace("BODY", body))
     with pytest.raises(InputError, match=told) as caught:
         build(f"x={file}:Faulty(speed=2.0)")
-    assert "\n" not in str(caught.value) and "Faulty fails" in str(caught.value)
+    assert "\n" not in str(caught.value) and "Faulty" in str(caught.value)
     assert str(file) in str(caught.value)
 
 

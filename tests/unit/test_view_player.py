@@ -14,8 +14,8 @@ from lafr_mjx.plant.vehicle import load_vehicle
 from lafr_mjx.tasks import load_task
 from lafr_mjx.view import offscreen, player
 from lafr_mjx.view.decorations import speed_colour
-from lafr_mjx.view.flights import flight_of
 from lafr_mjx.view.replay import Replay
+from lafr_mjx.view.shown_flight import flight_of
 from lafr_mjx.view.video import distinct_words, plan_clips
 
 VEHICLE = load_vehicle("lafr192")

@@ -20,8 +20,8 @@ from lafr_mjx.run_spec import RunSpec
 from lafr_mjx.runs.rollout_file import save_rollout
 from lafr_mjx.runs.run_folder import RunFolder
 from lafr_mjx.tasks import load_task
-from lafr_mjx.view.flights import SPIN_SHOWN, flight_of, jets
 from lafr_mjx.view.replay import load_replay
+from lafr_mjx.view.shown_flight import SPIN_SHOWN, flight_of, jets
 
 VEHICLE = load_vehicle("lafr192")
 

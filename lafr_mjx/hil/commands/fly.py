@@ -159,7 +159,7 @@ class Fly:
             raise InputError(f"{profile.path}: this task cannot be flown there: {trouble}")
 
     def _config(self, profile: Profile) -> dict[str, Any]:
-        from lafr_mjx.adaptation.job import AdaptationJob
+        from lafr_mjx.adaptation.adaptation_job import AdaptationJob
         from lafr_mjx.run_spec import RunSpec
 
         fixed = "policy" if self.policy else "geometric"

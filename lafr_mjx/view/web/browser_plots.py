@@ -7,8 +7,8 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 if TYPE_CHECKING:
-    from lafr_mjx.view.flights import Flight
     from lafr_mjx.view.replay import Replay
+    from lafr_mjx.view.shown_flight import Flight
 
 _BLUE, _RED, _DARK = "#0072B2", "#D55E00", "#222222"
 _HEIGHT = 155  # px

@@ -15,8 +15,8 @@ from lafr_mjx.view.web.browser_plots import FlightPlot, add_progress_plot
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
-    from lafr_mjx.view.flights import Moment
     from lafr_mjx.view.player import Player
+    from lafr_mjx.view.shown_flight import Moment
 
 _UPDATE_EVERY_S = 0.15
 _QUIET_S = 5.0  # s, in which a plot is left alone after a visitor has arrived

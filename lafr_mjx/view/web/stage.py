@@ -13,14 +13,14 @@ from lafr_mjx.view.decorations import (
     speed_colour,
     wind_arrows,
 )
-from lafr_mjx.view.flights import jets
 from lafr_mjx.view.meshes import merged, parts_of_body
+from lafr_mjx.view.shown_flight import jets
 from lafr_mjx.view.web.colours import linear_rgb
 from lafr_mjx.view.web.drone import DroneInBrowser
 
 if TYPE_CHECKING:
-    from lafr_mjx.view.flights import Flight, Moment
     from lafr_mjx.view.scene import Scene, Stage
+    from lafr_mjx.view.shown_flight import Flight, Moment
 
 _TRAIL_PIECES = 90
 _TRAIL_M, _PATH_PIXELS = 0.03, 2.0  # width of the lines

@@ -12,7 +12,7 @@ from rich.progress import BarColumn, Progress, TextColumn, TimeElapsedColumn
 from lafr_mjx.output import counted
 
 if TYPE_CHECKING:
-    from lafr_mjx.adaptation.job import AdaptationJob
+    from lafr_mjx.adaptation.adaptation_job import AdaptationJob
     from lafr_mjx.runs.run_folder import RunFolder
 
 _HEAD = (

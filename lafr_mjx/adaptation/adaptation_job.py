@@ -25,7 +25,7 @@ from lafr_mjx.plant import user_plugins
 from lafr_mjx.plant.scenario import Scenario, load_scenario
 from lafr_mjx.plant.vehicle import Vehicle, load_vehicle
 from lafr_mjx.run_spec import ENGINES, PARTS, RunSpec
-from lafr_mjx.runs import carried_files
+from lafr_mjx.runs import embedded_files
 from lafr_mjx.tasks import Task, load_task
 from lafr_mjx.toml_table import Table
 
@@ -77,12 +77,12 @@ class AdaptationJob:
             )
         spec = replace(spec, scenario=spec.scenario or task.scenario)
         # Files of the user's are remembered by their full path: a run may go on from anywhere.
-        spec = replace(spec, **{r: full_path(getattr(spec, r)) for r in carried_files.ROLES})
+        spec = replace(spec, **{r: full_path(getattr(spec, r)) for r in embedded_files.ROLES})
         spec = replace(spec, plugins=tuple(map(user_plugins.located, spec.plugins)))
         scenario = load_scenario(str(spec.scenario)).drawn(spec.seed, spec.plant)
         user_plugins.build(spec.plugins)
         spec = spec.located()
-        job = AdaptationJob(spec, task, scenario, vehicle, carried_files.carried(spec.table()))
+        job = AdaptationJob(spec, task, scenario, vehicle, embedded_files.embedded(spec.table()))
         job.digests()
         own_parts.check(spec, task, vehicle.limits)
         return job
@@ -96,14 +96,14 @@ class AdaptationJob:
         for name in ("run", "files", "digests"):
             whole.table(name)  # a file may have been edited by hand
         asked = RunSpec.of_table(config.get("run", {}))
-        job = AdaptationJob.build(RunSpec.of_table(carried_files.located(config)))
+        job = AdaptationJob.build(RunSpec.of_table(embedded_files.located(config)))
         for what, digest in job.digests().items():
             if config.get("digests", {}).get(what) != digest:
                 raise InputError(
                     f"the {what} {getattr(asked, what)!r} is not what it was when the run began; "
                     f"a run cannot go on under other conditions"
                 )
-        # As it was asked for: where carried files are laid out is nobody's business.
+        # As it was asked for: where embedded files are laid out is nobody's business.
         return replace(job, spec=asked, files=config.get("files", {}))
 
     def digests(self) -> dict[str, str]:
@@ -208,7 +208,7 @@ class AdaptationJob:
 
 def full_path(name_or_path: str) -> str:
     """A user's file by its full path; a shipped name as it is."""
-    if carried_files.is_path(name_or_path):
+    if embedded_files.is_path(name_or_path):
         return str(Path(name_or_path).expanduser().resolve())
     return name_or_path
 

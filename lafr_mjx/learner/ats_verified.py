@@ -95,7 +95,7 @@ class Verified(NamedTuple):
         candidate = jnp.clip(candidate, self.fastest, self.slowest)
         return memory._replace(inflation=inflation, trust=trust, floor=floor), candidate
 
-    def doubt(self, memory: Memory) -> jax.Array:
+    def stress_share(self, memory: Memory) -> jax.Array:
         """How much of the full stress a candidate must survive: less where predictions held."""
         return jnp.clip(memory.inflation - 0.4, 0.6, 1.0)
 
@@ -149,11 +149,11 @@ class Verified(NamedTuple):
 
     def choose(self, memory: Memory, fastest: jax.Array, evidence: Evidence) -> Choice:
         """Go as fast as the model speaks for, with the new policy or the present one."""
-        last, doubt = evidence.last, self.doubt(memory)
+        last, share = evidence.last, self.stress_share(memory)
         scales, present = self.candidates(fastest, last), self.present(memory, last)
-        new = evidence.predict(evidence.trained, scales, doubt)
-        new_here = evidence.predict(evidence.trained, present, doubt)
-        old_here = evidence.predict(evidence.flown, present, doubt)
+        new = evidence.predict(evidence.trained, scales, share)
+        new_here = evidence.predict(evidence.trained, present, share)
+        old_here = evidence.predict(evidence.flown, present, share)
         return self.decide(memory, last, fastest, new, new_here, old_here)
 
     def decide(

@@ -10,7 +10,7 @@ from __future__ import annotations
 from flax import struct
 
 from lafr_mjx.plant.rigid_body import Inertial, Motion, Wrench
-from lafr_mjx.plant.vec3 import Mat3, Scalar, Vec3, runtime_unit, settle
+from lafr_mjx.plant.vec3 import Mat3, Scalar, Vec3, materialise, runtime_unit
 from lafr_mjx.types import GRAVITY
 
 
@@ -22,7 +22,7 @@ class MassMatrices:
     centre: Vec3  # m, centre of mass in the body frame
     inertia: Mat3  # kg m², about the centre of mass, in body axes
     inverse_inertia: Mat3
-    unit: Scalar  # 1, see `settle`
+    unit: Scalar  # 1, see `materialise`
 
 
 class FreeBodyEngine:
@@ -50,8 +50,8 @@ class FreeBodyEngine:
         return MassMatrices(
             inverse_mass=1.0 / inertial.mass,
             centre=inertial.centre,
-            inertia=settle(_from_principal(axes, moments), unit),
-            inverse_inertia=settle(_from_principal(axes, inverse), unit),
+            inertia=materialise(_from_principal(axes, moments), unit),
+            inverse_inertia=materialise(_from_principal(axes, inverse), unit),
             unit=unit,
         )
 
@@ -59,8 +59,8 @@ class FreeBodyEngine:
         """One time step under a wrench in body axes."""
         acceleration, angular = accelerations(mass, physics, wrench)
         dt = self.timestep
-        velocity = settle(physics.velocity + acceleration * dt, mass.unit)
-        rates = settle(physics.rates + angular * dt, mass.unit)
+        velocity = materialise(physics.velocity + acceleration * dt, mass.unit)
+        rates = materialise(physics.rates + angular * dt, mass.unit)
         return Motion(
             position=physics.position + velocity * dt,
             velocity=velocity,
@@ -77,10 +77,12 @@ def accelerations(mass: MassMatrices, motion: Motion, wrench: Wrench) -> tuple[V
     """
     rates, centre = motion.rates, mass.centre
     momentum = mass.inertia.times(rates)
-    torque = settle(wrench.torque - centre.cross(wrench.force) - rates.cross(momentum), mass.unit)
-    angular = settle(mass.inverse_inertia.times(torque), mass.unit)
+    torque = materialise(
+        wrench.torque - centre.cross(wrench.force) - rates.cross(momentum), mass.unit
+    )
+    angular = materialise(mass.inverse_inertia.times(torque), mass.unit)
     lever = angular.cross(centre) + rates.cross(rates.cross(centre))
-    specific = settle(wrench.force * mass.inverse_mass - lever, mass.unit)
+    specific = materialise(wrench.force * mass.inverse_mass - lever, mass.unit)
     acceleration = motion.attitude.matrix().times(specific)
     return acceleration - Vec3(0.0, 0.0, GRAVITY), angular
 

@@ -15,7 +15,7 @@ from flax import struct
 
 from lafr_mjx.plant.limits import COMMANDS_KEPT, SAMPLES_KEPT
 from lafr_mjx.plant.rate_loop import Ctbr
-from lafr_mjx.plant.vec3 import Scalar, Vec3, settle
+from lafr_mjx.plant.vec3 import Scalar, Vec3, materialise
 
 if TYPE_CHECKING:
     from lafr_mjx.plant.rigid_body import Motion
@@ -73,7 +73,7 @@ def in_force(buffer: tuple[CommandMessage, ...], start: Scalar, dt: float, unit:
     for message in buffer:
         begins = jnp.maximum(message.arrival, start)
         ends = jnp.minimum(replaced, end)
-        share = settle(jnp.maximum(ends - begins, 0.0) * (1.0 / dt), unit)
+        share = materialise(jnp.maximum(ends - begins, 0.0) * (1.0 / dt), unit)
         thrust = thrust + share * message.command.thrust
         rates = rates + message.command.rates * share
         replaced = jnp.minimum(replaced, message.arrival)

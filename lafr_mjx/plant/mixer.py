@@ -13,7 +13,7 @@ import jax.numpy as jnp
 import numpy as np
 from flax import struct
 
-from lafr_mjx.plant.vec3 import Scalar, Vec3, settle
+from lafr_mjx.plant.vec3 import Scalar, Vec3, materialise
 
 if TYPE_CHECKING:
     from lafr_mjx.plant.rotors import Four
@@ -84,24 +84,24 @@ def mix(mixer: Mixer, thrust: Scalar, torque: Vec3, unit: Scalar = 1.0) -> tuple
 
     Exact for vehicles whose rotors share the weight equally; for others the bound on roll and
     pitch is a little cautious. `unit` is a run-time 1.0 that keeps XLA from copying formulas
-    (see `settle`).
+    (see `materialise`).
     """
     low, high = mixer.thrust_min, mixer.thrust_max
     share = mixer.collective
     tilt = [r * torque.x + p * torque.y for r, p in zip(mixer.roll, mixer.pitch, strict=True)]
-    tilt = settle(tilt, unit)
+    tilt = materialise(tilt, unit)
 
     # 1. Roll and pitch: the spread over the rotors must fit between the limits.
     relative = [t / s for t, s in zip(tilt, share, strict=True)]
     spread = _largest(relative) - _least(relative)
     room = high / _largest(share) - low / _least(share)
     tilt_share = jnp.minimum(1.0, room / jnp.maximum(spread, 1e-9))
-    tilt = settle([t * tilt_share for t in tilt], unit)
+    tilt = materialise([t * tilt_share for t in tilt], unit)
 
     # 2. Collective thrust: moved until no rotor leaves its limits.
     floor = _largest([(low - t) / s for t, s in zip(tilt, share, strict=True)])
     ceiling = _least([(high - t) / s for t, s in zip(tilt, share, strict=True)])
-    granted = settle(jnp.clip(thrust, floor, ceiling), unit)
+    granted = materialise(jnp.clip(thrust, floor, ceiling), unit)
     base = [s * granted + t for s, t in zip(share, tilt, strict=True)]
 
     # 3. Yaw: what is left.
@@ -113,6 +113,6 @@ def mix(mixer: Mixer, thrust: Scalar, torque: Vec3, unit: Scalar = 1.0) -> tuple
         # No demand is always granted, even by a rotor at its limit.
         granted_share = jnp.where(wanted > 1e-9, room_left / jnp.maximum(wanted, 1e-9), 1.0)
         yaw_share = jnp.minimum(yaw_share, granted_share)
-    yaw_share = settle(jnp.maximum(yaw_share, 0.0), unit)
+    yaw_share = materialise(jnp.maximum(yaw_share, 0.0), unit)
     thrusts = tuple(b + yaw_share * y for b, y in zip(base, yaw, strict=True))
     return thrusts, Saturation(tilt_share, granted - thrust, yaw_share)

@@ -72,7 +72,7 @@ class Draws:
     def normal(self, count: int) -> tuple[Scalar, ...]:
         """Independent standard normal draws."""
         # Divided, not multiplied, by a constant: XLA then computes each draw only once (see
-        # `vec3.settle`).
+        # `vec3.materialise`).
         half = float(np.sqrt(0.5))
         return tuple(jax.lax.erf_inv(2.0 * u - 1.0) / half for u in self.uniform(count))
 

@@ -12,7 +12,7 @@ import jax.numpy as jnp
 from flax import struct
 
 from lafr_mjx.plant.mixer import Mixer, Saturation, mix
-from lafr_mjx.plant.vec3 import Scalar, Vec3, runtime_unit, settle
+from lafr_mjx.plant.vec3 import Scalar, Vec3, materialise, runtime_unit
 
 if TYPE_CHECKING:
     from lafr_mjx.plant.rotors import Four
@@ -72,7 +72,7 @@ def control_rates(
         - acceleration.scaled(controller.derivative)
     )
     unit = runtime_unit(controller.mass)
-    torque = settle(wanted.scaled(controller.inertia), unit)
+    torque = materialise(wanted.scaled(controller.inertia), unit)
     thrusts, saturation = mix(controller.mixer, command.thrust * controller.mass, torque, unit)
 
     # Anti-windup: an axis that gave way does not integrate further.

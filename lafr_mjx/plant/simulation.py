@@ -29,7 +29,7 @@ from lafr_mjx.plant.plugins.plugin import (
 )
 from lafr_mjx.plant.rate_loop import Ctbr, RateLoopState, control_rates
 from lafr_mjx.plant.rigid_body import Motion, Wrench
-from lafr_mjx.plant.vec3 import Quat, Scalar, Vec3, runtime_unit, settle
+from lafr_mjx.plant.vec3 import Quat, Scalar, Vec3, materialise, runtime_unit
 from lafr_mjx.types import CONTROL_DT, GRAVITY, SAMPLE_DT, Sensed, State
 
 if TYPE_CHECKING:
@@ -129,11 +129,11 @@ def step(
         physics, speeds, loop, saturation, offset = carry
         motion = engine.motion(physics)
         start = offset + index * engine.timestep
-        wanted = settle(messages.in_force(commands, start, engine.timestep, unit), unit)
+        wanted = materialise(messages.in_force(commands, start, engine.timestep, unit), unit)
         loop, targets, limited = control_rates(
             params.controller, loop, wanted, motion.rates, engine.timestep
         )
-        speeds = settle(params.rotors.turn(speeds, targets, ceiling, engine.timestep), unit)
+        speeds = materialise(params.rotors.turn(speeds, targets, ceiling, engine.timestep), unit)
         wrench = _total_wrench(params, memories, motion, speeds, unit)
         physics = engine.advance(mass, physics, wrench)
         return (physics, speeds, loop, saturation.worst(limited), offset), None
@@ -215,15 +215,15 @@ def _total_wrench(
 ) -> Wrench:
     rotors = params.rotors
     thrusts = rotors.thrusts(speeds)
-    rotation, rates = settle(motion.attitude.matrix(), unit), motion.rates
+    rotation, rates = materialise(motion.attitude.matrix(), unit), motion.rates
 
     def relative(point: Vec3) -> Vec3:
         world = motion.position + rotation.times(point)
-        air = settle(motion.velocity - air_velocity(params, memories, world), unit)
-        return settle(rotation.transposed_times(air) + rates.cross(point), unit)
+        air = materialise(motion.velocity - air_velocity(params, memories, world), unit)
+        return materialise(rotation.transposed_times(air) + rates.cross(point), unit)
 
     at_rotors = tuple(relative(point) for point in rotors.position)
-    mean = settle((at_rotors[0] + at_rotors[1] + at_rotors[2] + at_rotors[3]) * 0.25, unit)
+    mean = materialise((at_rotors[0] + at_rotors[1] + at_rotors[2] + at_rotors[3]) * 0.25, unit)
     flow = Flow(
         motion=motion,
         air_velocity=mean,
@@ -235,7 +235,7 @@ def _total_wrench(
     total = rotors.wrench(thrusts)
     for name, plugin in _of(params, ForcePlugin):
         total = total + plugin.wrench(memories[name], flow)
-    return settle(total, unit)
+    return materialise(total, unit)
 
 
 @struct.dataclass
@@ -266,7 +266,7 @@ def _frozen_if_crashed(
     flying = crash == FLYING
     unit = runtime_unit(params.inertial.mass)
     # Written so that a NaN mass, which makes the unit NaN, keeps the old state too.
-    keep = ~(settle((flying & finite).astype(jnp.float32), unit) > 0.5)
+    keep = ~(materialise((flying & finite).astype(jnp.float32), unit) > 0.5)
     held = jax.tree.map(partial(jnp.where, keep), old, new)
     return jnp.where(flying, cause, crash).astype(jnp.int32), held
 

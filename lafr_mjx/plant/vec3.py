@@ -18,7 +18,7 @@ Scalar = Any  # a float, or an array over the batch
 _Tree = TypeVar("_Tree")
 
 
-def settle(tree: _Tree, unit: Scalar) -> _Tree:
+def materialise(tree: _Tree, unit: Scalar) -> _Tree:
     """Have XLA compute these values once and keep them.
 
     XLA on CPU copies cheap formulas into each of their users. Where a value has many users

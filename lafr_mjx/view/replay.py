@@ -12,7 +12,7 @@ from lafr_mjx.errors import InputError
 from lafr_mjx.plant.scenario import Scenario, load_scenario
 from lafr_mjx.plant.vehicle import Vehicle, load_vehicle
 from lafr_mjx.reference.path import derivatives
-from lafr_mjx.runs import carried_files, rollout_file
+from lafr_mjx.runs import embedded_files, rollout_file
 from lafr_mjx.runs.run_folder import RunFolder
 from lafr_mjx.tasks import Task, load_task
 from lafr_mjx.view.shown_flight import Flight, flight_of
@@ -99,7 +99,7 @@ def _load_run(source: Path, task_name: str | None, vehicle_name: str | None) -> 
     given = folder.config.get("run")
     if not isinstance(given, dict):
         raise InputError(f"{source / 'config.toml'}: has no table [run]; it is of no adaptation")
-    given = carried_files.located(folder.config)
+    given = embedded_files.located(folder.config)
     numbers = folder.rollout_numbers()
     if not numbers:
         advice = "" if "hil" in folder.config else f": go on with lafr-mjx adapt --resume {source}"

@@ -217,12 +217,12 @@ def test_region_grows_only_after_a_full_step_and_not_while_settling():
 
 
 def test_stress_is_less_where_predictions_held():
-    def doubt(inflation):
-        return float(LIMITS.doubt(remembered(inflation=inflation).memory()))
+    def share(inflation):
+        return float(LIMITS.stress_share(remembered(inflation=inflation).memory()))
 
-    assert doubt(1.0) == pytest.approx(0.6)
-    assert doubt(1.2) == pytest.approx(0.8)
-    assert doubt(3.0) == pytest.approx(1.0)
+    assert share(1.0) == pytest.approx(0.6)
+    assert share(1.2) == pytest.approx(0.8)
+    assert share(3.0) == pytest.approx(1.0)
 
 
 def test_verification_binds_where_the_model_doubts():

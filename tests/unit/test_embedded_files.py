@@ -13,7 +13,7 @@ from lafr_mjx.adaptation.adaptation_job import AdaptationJob
 from lafr_mjx.errors import InputError
 from lafr_mjx.resources import data_folder
 from lafr_mjx.run_spec import RunSpec
-from lafr_mjx.runs import carried_files
+from lafr_mjx.runs import embedded_files
 from lafr_mjx.runs.toml_text import toml_text
 
 RUN = {
@@ -96,7 +96,7 @@ def test_what_is_too_large_is_known_by_its_fingerprint_only(own_files):
 )
 def test_damaged_tables_are_refused(table, tmp_path):
     with pytest.raises(InputError, match=r"files\.task"):
-        carried_files.located({"run": dict(RUN), "files": {"task": table}})
+        embedded_files.located({"run": dict(RUN), "files": {"task": table}})
     assert not list(tmp_path.rglob("x.toml"))
 
 

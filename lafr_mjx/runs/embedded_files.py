@@ -6,7 +6,7 @@
     [files.task.contents]
     "my_task.toml" = "description = ..."
 
-Shipped files are known by their name and are not carried.
+Shipped files are known by their name and are not embedded.
 """
 
 from __future__ import annotations
@@ -37,7 +37,7 @@ def is_path(name_or_path: str) -> bool:
     return name_or_path.endswith(".toml") or "/" in name_or_path
 
 
-def carried(given: dict[str, Any]) -> dict[str, Any]:
+def embedded(given: dict[str, Any]) -> dict[str, Any]:
     """The table `files` of a configuration; empty where everything ships.
 
     What is not text, or too much of it (meshes), is left out: such a run needs its files, and
@@ -53,7 +53,7 @@ def carried(given: dict[str, Any]) -> dict[str, Any]:
 
 
 def located(config: dict[str, Any]) -> dict[str, Any]:
-    """The table `run` of a configuration with its carried files laid out on the disk."""
+    """The table `run` of a configuration with its embedded files laid out on the disk."""
     run, files = dict(config.get("run", {})), config.get("files", {})
     for role in ROLES:
         if role in files:
@@ -99,7 +99,7 @@ def _with_what_they_name(path: Path, role: str) -> list[Path]:
 
 
 def _laid_out(table: Any, role: str) -> Path:
-    """Write carried files into the user's cache, by what they hold; returns the main one."""
+    """Write embedded files into the user's cache, by what they hold; returns the main one."""
     try:
         main, contents = str(table["main"]), dict(table["contents"])
         names = [main, *contents]

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 import mujoco
@@ -13,6 +12,7 @@ from lafr_mjx.errors import InputError
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
+    from pathlib import Path
 
     from lafr_mjx.plant.vehicle import Vehicle
 

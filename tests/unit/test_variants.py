@@ -10,9 +10,6 @@ from lafr_mjx.errors import InputError
 from lafr_mjx.plant.variants import compile_model, vehicle_variant
 from lafr_mjx.plant.vehicle import add_point_mass, load_vehicle
 
-LANDMARKS = [(-2.5, -1.0, 1.2), (0.0, 1.5, 1.6), (2.5, -1.0, 1.2)]
-FANS = [((3.2, 1.8, 1.4), (-0.86, -0.5, 0.0), 0.2), ((-3.0, 1.8, 2.0), (0.8, -0.5, -0.6), 0.5)]
-
 
 @pytest.fixture(scope="module")
 def vehicle():

@@ -32,8 +32,9 @@ def fly(
 ) -> dict[str, Any]:
     """Fly a task with the classical controller; returns the figures.
 
-    >>> import lafr_mjx as lm
-    >>> lm.fly("figure8", scenario="wind5", engine="freebody")["rmse_m"]
+    Examples:
+        >>> import lafr_mjx as lm
+        >>> lm.fly("figure8", scenario="wind5", engine="freebody")["rmse_m"]
 
     Args:
         task: a shipped task, or the path of a task file.
@@ -51,12 +52,13 @@ def adapt(
 ) -> Run:
     """Adapt a policy in flight; returns the run, which is also on the disk.
 
-    >>> import lafr_mjx as lm
-    >>> run = lm.adapt("figure8", scenario="wind5", iterations=12, out="runs/a")
-    >>> run.table["lap_time_s"]
-
     Parts of the method may be your own, as objects or classes: `ats=Careful(step=0.05)`,
     `policy=lm.part(MyNetwork, hidden=64)`, `features=MyInputs`, `engine=MyPlant`.
+
+    Examples:
+        >>> import lafr_mjx as lm
+        >>> run = lm.adapt("figure8", scenario="wind5", iterations=12, out="runs/a")
+        >>> run.table["lap_time_s"]
 
     Args:
         task: a shipped task, or the path of a task file.
@@ -75,11 +77,12 @@ def ablate(
 ) -> list[RunResult]:
     """Run whole adaptations in batches; returns the finished runs.
 
-    >>> import lafr_mjx as lm
-    >>> lm.ablate("figure8", methods=["ours", "baseline"], scenarios=["nominal"], seeds=range(3),
-    ...           sweep={"command_delay_ms": [0, 40]}, out="runs/delay")
-
     Parts of the method may be your own, as for `adapt`.
+
+    Examples:
+        >>> import lafr_mjx as lm
+        >>> lm.ablate("figure8", methods=["ours", "baseline"], scenarios=["nominal"],
+        ...           seeds=range(3), sweep={"command_delay_ms": [0, 40]}, out="runs/delay")
 
     Args:
         tasks: shipped tasks, or paths of task files.
@@ -98,8 +101,9 @@ def ablate(
 def fit(*logs: Path | str, **options: Any) -> dict[str, Any]:
     """Fit the hybrid model to recorded flights and test it; returns the figures.
 
-    >>> import lafr_mjx as lm
-    >>> lm.fit("runs/a", out="runs/fit-a")["hybrid_500ms_position_mm"]
+    Examples:
+        >>> import lafr_mjx as lm
+        >>> lm.fit("runs/a", out="runs/fit-a")["hybrid_500ms_position_mm"]
 
     Args:
         logs: recorded flights: .npz, .csv, .parquet, ROS bags, run folders.
@@ -112,8 +116,9 @@ def fit(*logs: Path | str, **options: Any) -> dict[str, Any]:
 def bounds(task: str = "figure8", **options: Any) -> dict[str, Any]:
     """Compute time-optimal lower bounds of a task; returns the figures.
 
-    >>> import lafr_mjx as lm
-    >>> lm.bounds("figure8", only=("uniform",))["uniform_ceiling_s"]
+    Examples:
+        >>> import lafr_mjx as lm
+        >>> lm.bounds("figure8", only=("uniform",))["uniform_ceiling_s"]
 
     Args:
         task: a shipped task, or the path of a task file.

@@ -11,6 +11,7 @@ from lafr_mjx.commands.adapt import Adapt
 from lafr_mjx.commands.bounds import Bounds
 from lafr_mjx.commands.fit import Fit
 from lafr_mjx.commands.fly import Fly
+from lafr_mjx.errors import InputError
 from lafr_mjx.parts import text_of
 from lafr_mjx.run_spec import PARTS
 
@@ -142,7 +143,13 @@ def _paths(options: dict[str, Any], *names: str) -> dict[str, Any]:
 
 def _parts(options: dict[str, Any]) -> dict[str, Any]:
     """Options with texts where the commands name parts; a script may give objects and classes."""
-    return {k: text_of(v) if k in PARTS else v for k, v in options.items()}
+    found = dict(options)
+    for key in found.keys() & set(PARTS):
+        try:
+            found[key] = text_of(found[key])
+        except InputError as error:
+            raise InputError(f"{key}: {error}") from error
+    return found
 
 
 def _document(function: Any, command: type) -> None:

@@ -205,6 +205,8 @@ def text_of(thing: Any) -> str:
         return thing
     if isinstance(thing, type):
         return part(thing)
+    if type(thing).__module__ == "builtins":
+        raise InputError(f"{thing!r} is no part: give a text, a class, or an object of a class")
     names = _fields(thing)
     if not names and getattr(thing, "__dict__", None):
         raise InputError(

@@ -33,8 +33,9 @@ def fly(
 ) -> dict[str, Any]:
     """Fly a task with the classical controller; returns the figures.
 
-    >>> import lafr_mjx as lm
-    >>> lm.fly("figure8", scenario="wind5", engine="freebody")["rmse_m"]
+    Examples:
+        >>> import lafr_mjx as lm
+        >>> lm.fly("figure8", scenario="wind5", engine="freebody")["rmse_m"]
 
     Args:
         task: a shipped task, or the path of a task file.
@@ -52,12 +53,13 @@ def adapt(
 ) -> Run:
     """Adapt a policy in flight; returns the run, which is also on the disk.
 
-    >>> import lafr_mjx as lm
-    >>> run = lm.adapt("figure8", scenario="wind5", iterations=12, out="runs/a")
-    >>> run.table["lap_time_s"]
-
     Parts of the method may be your own, as objects or classes: `ats=Careful(step=0.05)`,
     `policy=lm.part(MyNetwork, hidden=64)`, `features=MyInputs`, `engine=MyPlant`.
+
+    Examples:
+        >>> import lafr_mjx as lm
+        >>> run = lm.adapt("figure8", scenario="wind5", iterations=12, out="runs/a")
+        >>> run.table["lap_time_s"]
 
     Args:
         task: a shipped task, or the path of a task file.
@@ -76,11 +78,12 @@ def ablate(
 ) -> list[RunResult]:
     """Run whole adaptations in batches; returns the finished runs.
 
-    >>> import lafr_mjx as lm
-    >>> lm.ablate("figure8", methods=["ours", "baseline"], scenarios=["nominal"], seeds=range(3),
-    ...           sweep={"command_delay_ms": [0, 40]}, out="runs/delay")
-
     Parts of the method may be your own, as for `adapt`.
+
+    Examples:
+        >>> import lafr_mjx as lm
+        >>> lm.ablate("figure8", methods=["ours", "baseline"], scenarios=["nominal"],
+        ...           seeds=range(3), sweep={"command_delay_ms": [0, 40]}, out="runs/delay")
 
     Args:
         tasks: shipped tasks, or paths of task files.
@@ -99,8 +102,9 @@ def ablate(
 def fit(*logs: Path | str, **options: Any) -> dict[str, Any]:
     """Fit the hybrid model to recorded flights and test it; returns the figures.
 
-    >>> import lafr_mjx as lm
-    >>> lm.fit("runs/a", out="runs/fit-a")["hybrid_500ms_position_mm"]
+    Examples:
+        >>> import lafr_mjx as lm
+        >>> lm.fit("runs/a", out="runs/fit-a")["hybrid_500ms_position_mm"]
 
     Args:
         logs: recorded flights, in any format that `lafr-mjx fit --help` lists.
@@ -113,8 +117,9 @@ def fit(*logs: Path | str, **options: Any) -> dict[str, Any]:
 def bounds(task: str = "figure8", **options: Any) -> dict[str, Any]:
     """Compute time-optimal lower bounds of a task; returns the figures.
 
-    >>> import lafr_mjx as lm
-    >>> lm.bounds("figure8", only=("uniform",))["uniform_ceiling_s"]
+    Examples:
+        >>> import lafr_mjx as lm
+        >>> lm.bounds("figure8", only=("uniform",))["uniform_ceiling_s"]
 
     Args:
         task: a shipped task, or the path of a task file.
@@ -152,7 +157,13 @@ def _checked(command: Any) -> Any:
 
 def _parts(options: dict[str, Any]) -> dict[str, Any]:
     """Options with texts where the commands name parts; a script may give objects and classes."""
-    return {k: text_of(v) if k in PARTS else v for k, v in options.items()}
+    found = dict(options)
+    for key in found.keys() & set(PARTS):
+        try:
+            found[key] = text_of(found[key])
+        except InputError as error:
+            raise InputError(f"{key}: {error}") from error
+    return found
 
 
 def _document(function: Any, command: type) -> None:

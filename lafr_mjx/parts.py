@@ -181,8 +181,9 @@ def reason(error: BaseException) -> str:
 def part(kind: type, **values: Any) -> str:
     """The text that names a class of your own with its parameters.
 
-    >>> import lafr_mjx as lm
-    >>> lm.adapt("figure8", policy=lm.part(MyNetwork, hidden=64))
+    Examples:
+        >>> import lafr_mjx as lm
+        >>> lm.adapt("figure8", policy=lm.part(MyNetwork, hidden=64))
 
     Args:
         kind: a class at the top of a file, or of an installed package.
@@ -197,13 +198,16 @@ def part(kind: type, **values: Any) -> str:
 def text_of(thing: Any) -> str:
     """A part by its text, its class, or an object of it whose fields are its parameters.
 
-    >>> import lafr_mjx as lm
-    >>> lm.adapt("figure8", ats=Careful(step=0.05))     # as ats="my_rules.py:Careful(step=0.05)"
+    Examples:
+        >>> import lafr_mjx as lm
+        >>> lm.adapt("figure8", ats=Careful(step=0.05))  # "my_rules.py:Careful(step=0.05)"
     """
     if isinstance(thing, str):
         return thing
     if isinstance(thing, type):
         return part(thing)
+    if type(thing).__module__ == "builtins":
+        raise InputError(f"{thing!r} is no part: give a text, a class, or an object of a class")
     names = _fields(thing)
     if not names and getattr(thing, "__dict__", None):
         raise InputError(

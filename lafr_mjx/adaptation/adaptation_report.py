@@ -10,6 +10,7 @@ from rich.console import Console
 from rich.progress import BarColumn, Progress, TextColumn, TimeElapsedColumn
 
 from lafr_mjx.output import counted
+from lafr_mjx.run_spec import ENGINES
 
 if TYPE_CHECKING:
     from lafr_mjx.adaptation.adaptation_job import AdaptationJob
@@ -50,8 +51,10 @@ class AdaptationReport:
         count, done = spec.iterations, len(folder.iterations())
         longest = job.task.flight_s(job.task.start_time_scale)
         flights = counted(count, "flight")
+        # A scenario is of our own plants; another knows nothing of it.
+        where = f" in {job.scenario.name}" if spec.engine in (*ENGINES, "hil") else ""
         self.console.print(
-            f"Adapting on {job.task.name} in {job.scenario.name} ({spec.method}, seed "
+            f"Adapting on {job.task.name}{where} ({spec.method}, seed "
             f"{spec.seed}, engine {spec.engine}): {flights} of 8 to {longest:.0f} s, "
             f"learning after each.\nResults: {folder.path}",
             soft_wrap=True,

@@ -2,15 +2,14 @@
 
 from __future__ import annotations
 
-from pathlib import Path as FilePath
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
 from lafr_mjx import parts
+from lafr_mjx.adaptation.first_policy import stored_policy
 from lafr_mjx.control.geometric import geometric_controller
 from lafr_mjx.control.policy import create_policy
-from lafr_mjx.control.policy_file import load_policy
 from lafr_mjx.errors import InputError, RunError
 from lafr_mjx.learner import loop, methods
 from lafr_mjx.run_spec import ENGINES, RunSpec
@@ -35,7 +34,7 @@ def check(spec: RunSpec, task: Task, limits: CommandLimits) -> None:
     settings = methods.settings_of(spec.method, spec.features, spec.ats)
     policy: Any = geometric_controller(limits)
     if spec.policy.endswith(".npz"):
-        policy = load_policy(FilePath(spec.policy))
+        policy = stored_policy(spec.policy, limits)
     elif spec.method != "geometric":
         policy = create_policy(np.random.default_rng(0), limits, spec.policy)
     keys = [key for key in ("ats", "features", "policy") if is_own(key, getattr(spec, key))]

@@ -41,9 +41,10 @@ def fly_steps(
 ) -> Rollout:
     """Fly along a path and record it; for the method `fly` of a plant of your own.
 
-    >>> def fly(self, run, controller, path, clock, seconds):
-    ...     rollout = lm.fly_steps(controller, path, clock, seconds, self.hover_at, self.step)
-    ...     return run, rollout
+    Examples:
+        >>> def fly(self, run, controller, path, clock, seconds):
+        ...     rollout = lm.fly_steps(controller, path, clock, seconds, self.hover_at, self.step)
+        ...     return run, rollout
 
     Args:
         controller: what flies.

@@ -19,9 +19,10 @@ if TYPE_CHECKING:
 class Run:
     """A run on disk, as `lafr_mjx.adapt` returns it.
 
-    >>> run = lafr_mjx.Run("runs/figure8-wind5-ours-0")
-    >>> run.table["peak_speed_mps"][-1]
-    >>> run.flight(-1).truth.position
+    Examples:
+        >>> run = lafr_mjx.Run("runs/figure8-wind5-ours-0")
+        >>> run.table["peak_speed_mps"][-1]
+        >>> run.flight(-1).truth.position
     """
 
     def __init__(self, path: Path | str) -> None:

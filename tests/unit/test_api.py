@@ -1,8 +1,10 @@
 """The public names, and a run as an object."""
 
 import inspect
+import re
 import subprocess
 import sys
+from pathlib import Path
 
 import numpy as np
 import pytest
@@ -23,6 +25,12 @@ def test_importing_is_cheap_and_every_name_is_there():
     assert set(lm.__all__) <= set(dir(lm))
     with pytest.raises(AttributeError, match="no attribute 'nothing'"):
         _ = lm.nothing  # type: ignore[attr-defined]
+
+
+def test_the_reference_covers_exactly_the_public_names():
+    pages = Path(lm.__file__).parents[1] / "docs" / "api"
+    told = [n for p in pages.glob("*.md") for n in re.findall(r"^::: (.*)$", p.read_text(), re.M)]
+    assert sorted(told) == sorted(f"lafr_mjx.{name}" for name in lm.__all__)
 
 
 @pytest.mark.parametrize("name", ["fly", "adapt", "ablate", "fit", "bounds"])

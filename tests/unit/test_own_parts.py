@@ -228,6 +228,8 @@ def test_objects_and_classes_name_themselves():
     assert lm.part(Opaque, step=np.float32(0.5)) == f"{here}:Opaque(step=0.5)"
     with pytest.raises(lm.InputError, match=r"lm.part\(Opaque, PARAMETER=VALUE"):
         parts.text_of(Opaque())
+    with pytest.raises(lm.InputError, match="ats: 5 is no part"):
+        lm.adapt("figure8", ats=5)
     with pytest.raises(lm.InputError, match="'step' is no number"):
         lm.part(Opaque, step=object())
 

@@ -1,8 +1,9 @@
 # pyright: reportOptionalMemberAccess=false, reportArgumentType=false
 """Ticks of the safety state machine, one after the other."""
 
+from lafr_mjx.hil.modes import Mode, Word
 from lafr_mjx.hil.profile import load_profile
-from lafr_mjx.hil.safety import Inputs, Machine, Mode, Word, step
+from lafr_mjx.hil.safety import Inputs, Machine, step
 
 LADDER = load_profile("sim").ladder
 DT = 0.02

@@ -19,10 +19,10 @@ from lafr_mjx.errors import InputError, RunError
 from lafr_mjx.hil import messages as m
 from lafr_mjx.hil.bridge import Bridge
 from lafr_mjx.hil.link import RosLink
+from lafr_mjx.hil.modes import Word
 from lafr_mjx.hil.node import Node
 from lafr_mjx.hil.operator import land, take_off
 from lafr_mjx.hil.profile import load_profile
-from lafr_mjx.hil.safety import Word
 from lafr_mjx.hil.session import Session
 from lafr_mjx.hil.transport import check_address
 

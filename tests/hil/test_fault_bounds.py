@@ -8,7 +8,7 @@ from fault_rig import CYCLE_S, LIMITS, TICK_S, WHERE, around, hook, in_flight, i
 from rig import PROFILE
 
 from lafr_mjx.hil.faults import Fault, Rung
-from lafr_mjx.hil.safety import Mode, Word
+from lafr_mjx.hil.modes import Mode, Word
 
 
 @pytest.fixture

@@ -31,7 +31,7 @@ from fault_rig import (
 from rig import PROFILE
 
 from lafr_mjx.hil.faults import Fault, Rung
-from lafr_mjx.hil.safety import Mode, Word
+from lafr_mjx.hil.modes import Mode, Word
 
 REPEATS = int(os.environ.get("LAFR_HIL_REPEATS", "1"))
 

@@ -10,7 +10,8 @@ from hypothesis import strategies as st
 from safety_rig import DT, LADDER, flying, run
 
 from lafr_mjx.hil.faults import AIRBORNE_ONLY, Fault, Rung
-from lafr_mjx.hil.safety import IN_AIR, SAFE, Actions, Inputs, Machine, Mode, Word, refusal
+from lafr_mjx.hil.modes import IN_AIR, SAFE, Mode, Word
+from lafr_mjx.hil.safety import Actions, Inputs, Machine, refusal
 
 event = st.builds(
     dict,

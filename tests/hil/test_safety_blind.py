@@ -7,7 +7,7 @@ import pytest
 from safety_rig import DT, LADDER, flying, run
 
 from lafr_mjx.hil.faults import Fault
-from lafr_mjx.hil.safety import Mode, Word
+from lafr_mjx.hil.modes import Mode, Word
 
 UNSEEN = {"word": None, "height": None, "climb": math.nan, "seen_s": 0.0, "last_height": 1.0}
 

@@ -58,8 +58,9 @@ test-all: $(STAMPS)/dev
 
 # What needs no real time: wire, messages, the state machine, flights on a simulated clock with
 # every fault, a real ROS master, and whole flights by a patient clock.
-HIL_QUICK := $(addprefix tests/hil/test_, messages.py fast_messages.py spent_time.py profile.py safety.py faults.py clocks.py \
-	wire.py recording.py real_ros.py control.py pilot.py strict_pilot.py flights.py fault_flights.py end_of_flight.py guard.py \
+HIL_QUICK := $(addprefix tests/hil/test_, messages.py fast_messages.py json_messages.py spent_time.py profile.py safety.py \
+	safety_blind.py faults.py clocks.py wire.py wire_fuzz.py recording.py real_ros.py control.py legs.py flyer.py \
+	pacer.py pilot.py strict_pilot.py flights.py fault_flights.py fault_bounds.py end_of_flight.py guard.py \
 	bad_input.py adaptation_on_paper.py flown_again.py bridge.py slow_motion.py learner_process.py \
 	child_process.py check.py keyboard.py patient_time.py adaptation.py whole_flights.py \
 	landing.py dead_reckoning.py blind_descent.py emergency_landing.py)
@@ -82,7 +83,7 @@ SOAK := LAFR_HIL_REPEATS=$(SIMULATED) LAFR_HIL_REALTIME_REPEATS=$(REALTIME) \
 soak: $(STAMPS)/dev
 	@rm -f "$(TABLE)"; touch "$(TABLE)"; bad=0; \
 	if [ "$(SIMULATED)" != 0 ]; then \
-		$(SOAK) -n 2 -q tests/hil/test_fault_flights.py tests/hil/test_end_of_flight.py || bad=1; \
+		$(SOAK) -n 2 -q tests/hil/test_fault_flights.py tests/hil/test_fault_bounds.py tests/hil/test_end_of_flight.py || bad=1; \
 	fi; \
 	if [ "$(REALTIME)" != 0 ]; then \
 		$(SOAK) -p no:xdist tests/hil/test_fault_realtime.py tests/hil/test_fault_inside.py || bad=1; \

@@ -32,8 +32,10 @@ from lafr_mjx.hil.landing import Heights
 from lafr_mjx.hil.leg_loader import LegLoader
 from lafr_mjx.hil.link import Link, RosLink
 from lafr_mjx.hil.logic import Around, Decision, Logic
+from lafr_mjx.hil.modes import IN_AIR, Mode, Word
 from lafr_mjx.hil.pacer import Pacer
 from lafr_mjx.hil.profile import load_profile
+from lafr_mjx.hil.punctuality import Punctuality
 from lafr_mjx.hil.realtime import (
     freeze_garbage,
     keep_in_memory,
@@ -41,7 +43,6 @@ from lafr_mjx.hil.realtime import (
     reserve_matrix_memory,
     stolen_s,
 )
-from lafr_mjx.hil.safety import IN_AIR, Mode, Word
 from lafr_mjx.hil.spent_time import SpentTime
 from lafr_mjx.hil.spool import Record, SpoolWriter
 from lafr_mjx.hil.warm_up import warm_up
@@ -53,7 +54,6 @@ _CONSOLE_S = 5.0  # silence after which the console counts as gone
 _STATUS_TICKS = 5
 _RATE_TICKS = 25
 _COMPUTING = 3  # threads with matrix products: the loop, the wire's, the one that tries policies
-_MOST_TIMES = 400_000  # ticks whose latency is kept: more than two hours
 
 
 class Control:
@@ -71,11 +71,7 @@ class Control:
         self._learner = 0.0  # when it was last heard; 0: nobody waits for it
         self._learner_cold = False  # there is one, and it is not ready yet
         self._loader = LegLoader(logic.profile)
-        self._latency = np.zeros(_MOST_TIMES, np.float32)  # s, from the state's receipt to send
-        self._compute = np.zeros(_MOST_TIMES, np.float32)  # s, of a whole tick
-        self._gaps = np.zeros(_MOST_TIMES, np.float32)  # s, between commands
-        self._count = self._gap_count = 0
-        self._last_sent = -np.inf
+        self._punctuality = Punctuality()
         self._counted: dict[str, tuple[int, float]] = {}
         self._rates: dict[str, float] = {}
         self._told = ""
@@ -122,9 +118,9 @@ class Control:
             sent = self.link.send(decision.command, decision.expires)
             if sent:
                 self.logic.sent(decision.command)
-                self._time(now, heard)
+                self._punctuality.sent(self.clock.now(), now, heard.state_receipt)
         elif decision.mode not in (Mode.POLICY, Mode.BLIND):
-            self._last_sent = -np.inf  # not ours to send: no gap
+            self._punctuality.pause()
         for call in decision.calls:
             self.link.call(call)
         late = self.pacer.finish()
@@ -231,7 +227,8 @@ class Control:
             if isinstance(message.get("leg"), str):
                 self._loader.ask(Path(message["leg"]), self.logic.flyer.observations)
             if message.get("measure"):
-                self._count = self._gap_count = self.pacer.missed_in_a_row = 0
+                self._punctuality.begin_anew()
+                self.pacer.missed_in_a_row = 0
             if message.get("rest"):
                 self.logic.flyer.rest()
             if message.get("learner") in ("none", "cold", "warm"):
@@ -251,18 +248,6 @@ class Control:
             self.console.send({"accepted": leg.number})
 
     # ------------------------------------------------------------- what is kept
-
-    def _time(self, now: float, heard: Heard) -> None:
-        sent = self.clock.now()
-        if self._count < _MOST_TIMES:
-            self._latency[self._count] = sent - heard.state_receipt
-            self._compute[self._count] = sent - now
-            self._count += 1
-        gap = sent - self._last_sent
-        if gap < 1.0 and self._gap_count < _MOST_TIMES:
-            self._gaps[self._gap_count] = gap
-            self._gap_count += 1
-        self._last_sent = sent
 
     def _measure(self, now: float) -> None:
         for key, counters in self.link.counts().items():
@@ -343,7 +328,7 @@ class Control:
                     "missed": self.pacer.missed,
                     "missed_in_a_row": self.pacer.missed_in_a_row,
                     "ticks": self.pacer.ticks,
-                    "sent": self._count,
+                    "sent": self._punctuality.count,
                     "over": logic.over,
                 },
                 "events": events,
@@ -352,7 +337,6 @@ class Control:
 
     def _end(self) -> None:
         """The flight is over: close the recording, say how punctual it was."""
-        latency, compute = self._latency[: self._count], self._compute[: self._count]
         timing = {
             "ticks": self.pacer.ticks,
             "missed_deadlines": self.pacer.missed,
@@ -360,10 +344,7 @@ class Control:
             "errors": self.errors,
             "counts": self.link.counts(),
         }
-        np.savez(
-            self._folder / "timing.npz", latency=latency, compute=compute,
-            gaps=self._gaps[: self._gap_count],
-        )  # fmt: skip
+        self._punctuality.save(self._folder / "timing.npz")
         (self._folder / "timing.json").write_text(json.dumps(timing, indent=2), encoding="utf-8")
         self._spool.close()
         self.console.send({"end": timing})

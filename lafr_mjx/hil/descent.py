@@ -7,7 +7,7 @@ import time
 from typing import TYPE_CHECKING
 
 from lafr_mjx.hil.emergency_landing import DOWN, OFF, SILENT
-from lafr_mjx.hil.safety import Word
+from lafr_mjx.hil.modes import Word
 
 if TYPE_CHECKING:
     from lafr_mjx.hil.profile import Profile

@@ -11,7 +11,7 @@ import threading
 import tty
 from typing import TYPE_CHECKING
 
-from lafr_mjx.hil.safety import Word
+from lafr_mjx.hil.modes import Word
 
 if TYPE_CHECKING:
     from collections.abc import Iterator

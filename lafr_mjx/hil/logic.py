@@ -14,18 +14,9 @@ from lafr_mjx.hil.blind_descent import BlindDescent
 from lafr_mjx.hil.faults import Fault, Readings, Rung, Watch, watch
 from lafr_mjx.hil.flyer import Flyer, Wanted, bounded
 from lafr_mjx.hil.landing import LOW_M, Heights, stands
+from lafr_mjx.hil.modes import IN_AIR, Mode, Word
 from lafr_mjx.hil.preflight import Check, counts, preflight
-from lafr_mjx.hil.safety import (
-    IN_AIR,
-    OFF_CALLS,
-    Inputs,
-    Machine,
-    Mode,
-    Word,
-    refusal,
-    step,
-    that_count,
-)
+from lafr_mjx.hil.safety import OFF_CALLS, Inputs, Machine, refusal, step, that_count
 from lafr_mjx.types import COMMAND_HOVER, CONTROL_DT
 
 if TYPE_CHECKING:

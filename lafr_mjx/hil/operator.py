@@ -11,7 +11,7 @@ import time
 from typing import TYPE_CHECKING
 
 from lafr_mjx.errors import InputError, RunError
-from lafr_mjx.hil.safety import Word
+from lafr_mjx.hil.modes import Word
 from lafr_mjx.hil.session import RefusedError
 from lafr_mjx.interruption import would_be_lost
 from lafr_mjx.resources import data_folder

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, NamedTuple
 import numpy as np
 
 from lafr_mjx.hil.faults import AIRBORNE_ONLY, Fault, Rung
-from lafr_mjx.hil.safety import Mode
+from lafr_mjx.hil.modes import Mode
 
 if TYPE_CHECKING:
     from lafr_mjx.hil.link import Heard

@@ -19,48 +19,14 @@ are switched off.
 from __future__ import annotations
 
 import math
-from enum import Enum
 from typing import TYPE_CHECKING, NamedTuple
 
 from lafr_mjx.hil.faults import AIRBORNE_ONLY, Fault, Rung
 from lafr_mjx.hil.landing import LANDED_S, LOW_M, STILL_MPS, Landing, stands
+from lafr_mjx.hil.modes import IN_AIR, Mode, Word
 
 if TYPE_CHECKING:
     from lafr_mjx.hil.profile import Ladder
-
-
-class Mode(Enum):
-    """Where the flight is."""
-
-    DISCONNECTED = "disconnected"
-    PREFLIGHT = "preflight"
-    ARMED = "armed"
-    TAKEOFF = "takeoff"
-    HOVER = "hover"
-    POLICY = "policy"
-    BLIND = "blind"
-    LAND = "land"
-    GUARD = "guard"
-    OFF = "off"
-
-
-class Word(Enum):
-    """What the operator says."""
-
-    ARM = "arm"
-    TAKEOFF = "takeoff"
-    POLICY = "policy"
-    HOVER = "hover"
-    LAND = "land"
-    OFF = "off"
-    RESET = "reset"  # after OFF: begin again with the preflight checks
-
-
-IN_AIR = frozenset({Mode.TAKEOFF, Mode.HOVER, Mode.POLICY, Mode.BLIND, Mode.LAND, Mode.GUARD})
-SAFE = frozenset(
-    {Mode.DISCONNECTED, Mode.PREFLIGHT, Mode.HOVER, Mode.BLIND, Mode.LAND, Mode.GUARD, Mode.OFF}
-)
-"""Modes in which no policy flies the vehicle and no motor starts."""
 
 _REPEAT_S = 0.5  # between two calls of the same kind, for calls may get lost
 _AGAIN_S = 1.2  # a vehicle that does not sink is told to land again

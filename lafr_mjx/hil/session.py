@@ -10,7 +10,6 @@ the processes it started are ended, after the vehicle is down.
 from __future__ import annotations
 
 import contextlib
-import os
 import socket
 import threading
 import time
@@ -22,6 +21,7 @@ from lafr_mjx.hil.bags import read_records, write_bag
 from lafr_mjx.hil.console import Console
 from lafr_mjx.hil.descent import bring_down, is_down, longest_landing_s
 from lafr_mjx.hil.flight_clock import check_pace, flight_clock
+from lafr_mjx.hil.injection import inject
 from lafr_mjx.hil.legs import check_leg, save_leg
 from lafr_mjx.hil.master import Master
 from lafr_mjx.hil.node import LOOPBACK
@@ -37,8 +37,8 @@ if TYPE_CHECKING:
     from pathlib import Path
 
     from lafr_mjx.hil.legs import Leg
+    from lafr_mjx.hil.modes import Word
     from lafr_mjx.hil.profile import Profile
-    from lafr_mjx.hil.safety import Word
     from lafr_mjx.types import Rollout
 
 _BEAT_S = 0.2
@@ -169,20 +169,7 @@ class Session(Closing):
 
     def inject(self, text: str) -> float:
         """Inject a fault into the software drone; the moment at which it was sent."""
-        from lafr_mjx.hil import messages as m
-        from lafr_mjx.hil.node import Node
-
-        with Node(f"/lafr_mjx_inject_{os.getpid()}", self.master) as node:
-            topic = node.advertise(f"/{self.profile.quad}/sim/fault", "std_msgs/String")
-            node.start()
-            end = self.clock.now() + 5.0
-            while not topic.subscribers and self.clock.now() < end:
-                self.clock.sleep(0.005)
-            sent = self.clock.now()
-            if not topic.publish(m.encode("std_msgs/String", m.text(text))):
-                raise RunError("the software drone does not listen for faults")
-            self.clock.sleep(0.1)
-            return sent
+        return inject(text, self.profile.quad, self.master, self.clock)
 
     def learner(self, state: str) -> None:
         """What is known of the learner: `cold` (do not arm yet), `warm` (a heartbeat), `none`.

@@ -1,8 +1,11 @@
 import fault_table
 import pytest
 from flown_again import FlownAgain
+from waiting import wait_for
+from wire_rig import KIND, TOPIC
 
 from lafr_mjx.hil.master import Master
+from lafr_mjx.hil.node import Node
 
 flown_again = FlownAgain()
 
@@ -11,6 +14,28 @@ flown_again = FlownAgain()
 def master():
     with Master() as running:
         yield running
+
+
+@pytest.fixture
+def pair(master):
+    """A publisher and a subscriber, connected."""
+    with Node("/sender", master.uri) as sender, Node("/listener", master.uri) as listener:
+        publisher = sender.advertise(TOPIC, KIND)
+        subscriber = listener.subscribe(TOPIC, KIND)
+        sender.start()
+        listener.start()
+        wait_for(lambda: publisher.subscribers and subscriber.connected, what="a connection")
+        yield sender, publisher, listener, subscriber
+
+
+@pytest.fixture(scope="module")
+def plant():
+    from lafr_mjx.hil.drone.physics import Physics  # with JAX, which few of these tests need
+    from lafr_mjx.plant.scenario import load_scenario
+    from lafr_mjx.plant.vehicle import load_vehicle
+
+    settings = load_scenario("wind5").drawn(0).settings_for(0)[0]
+    return Physics(load_vehicle("lafr192"), settings)
 
 
 @pytest.hookimpl(tryfirst=True)

@@ -19,10 +19,10 @@ from lafr_mjx.errors import RunError
 from lafr_mjx.hil.bags import read_records
 from lafr_mjx.hil.drone.injected import parse
 from lafr_mjx.hil.legs import Leg, save_leg
+from lafr_mjx.hil.modes import Word
 from lafr_mjx.hil.operator import reset, resume, take_off
 from lafr_mjx.hil.patient_time import ALLOWED_S
 from lafr_mjx.hil.profile import load_profile
-from lafr_mjx.hil.safety import Word
 from lafr_mjx.hil.session import Session
 from lafr_mjx.hil.spool import SpoolReader
 from lafr_mjx.tasks import load_task

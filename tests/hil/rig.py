@@ -13,8 +13,8 @@ from lafr_mjx.hil.drone.vehicle import Drone
 from lafr_mjx.hil.legs import Leg
 from lafr_mjx.hil.link import Heard
 from lafr_mjx.hil.logic import Around, Logic
+from lafr_mjx.hil.modes import Mode, Word
 from lafr_mjx.hil.profile import load_profile
-from lafr_mjx.hil.safety import Mode, Word
 from lafr_mjx.tasks import load_task
 from lafr_mjx.types import State
 

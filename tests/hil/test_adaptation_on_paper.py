@@ -13,8 +13,8 @@ from rig import PROFILE, SimFlight
 from lafr_mjx.hil.drone.physics import Physics
 from lafr_mjx.hil.learner import _no_faster
 from lafr_mjx.hil.legs import fastest_time_scale
+from lafr_mjx.hil.modes import Mode, Word
 from lafr_mjx.hil.plant import leg_of
-from lafr_mjx.hil.safety import Mode, Word
 from lafr_mjx.learner import loop, methods, pretrain
 from lafr_mjx.learner.improve import Sizes
 from lafr_mjx.metrics import flight_metrics

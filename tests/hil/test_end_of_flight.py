@@ -18,7 +18,7 @@ from lafr_mjx.hil.drone.injected import parse
 from lafr_mjx.hil.drone.physics import GROUND_M, Physics
 from lafr_mjx.hil.emergency_landing import EmergencyLanding, known_of
 from lafr_mjx.hil.landing import Heights
-from lafr_mjx.hil.safety import Mode, Word
+from lafr_mjx.hil.modes import Mode, Word
 from lafr_mjx.plant.scenario import load_scenario
 from lafr_mjx.plant.vehicle import load_vehicle
 

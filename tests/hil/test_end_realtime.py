@@ -11,8 +11,8 @@ from realtime_rig import PROFILE, Hangar, fly_until_a_moment
 from waiting import wait_for
 
 from lafr_mjx.hil import messages as m
+from lafr_mjx.hil.modes import Word
 from lafr_mjx.hil.operator import land
-from lafr_mjx.hil.safety import Word
 
 WHERE = ["at hover", "at speed"]
 MOCAP = PROFILE.topic("mocap")

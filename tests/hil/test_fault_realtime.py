@@ -20,7 +20,7 @@ from waiting import wait_for
 from lafr_mjx.errors import RunError
 from lafr_mjx.hil import messages as m
 from lafr_mjx.hil.bags import TICK_TOPIC, read_records
-from lafr_mjx.hil.safety import Word
+from lafr_mjx.hil.modes import Word
 
 LIMITS = PROFILE.limits
 TICK_S = 0.02

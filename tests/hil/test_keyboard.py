@@ -13,8 +13,8 @@ from waiting import wait_for
 from lafr_mjx.errors import RunError
 from lafr_mjx.hil import operator
 from lafr_mjx.hil.keyboard import keys
+from lafr_mjx.hil.modes import Word
 from lafr_mjx.hil.profile import load_profile
-from lafr_mjx.hil.safety import Word
 
 
 class Operated:

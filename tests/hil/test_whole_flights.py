@@ -12,8 +12,8 @@ from realtime_rig import PROFILE, crashed, drone_log
 from waiting import wait_for
 
 from lafr_mjx.hil.master import Master
+from lafr_mjx.hil.modes import Word
 from lafr_mjx.hil.operator import again, land, take_off
-from lafr_mjx.hil.safety import Word
 from lafr_mjx.hil.session import Session
 from lafr_mjx.hil.stop import EmergencyStop
 

@@ -45,7 +45,7 @@ FORBIDDEN = {
     "commands": ("hil", "cli"),
     # The software drone stands for a stranger's: it shares the messages and the plant with us.
     "hil/drone": ("learner", "model", "control", "reference", "commands", "hil.node",
-                  "hil.control", "hil.logic", "hil.link", "hil.safety", "hil.reactor"),
+                  "hil.control", "hil.logic", "hil.link", "hil.safety", "hil.modes", "hil.reactor"),
 }  # fmt: skip
 # What the drone's control process imports: nothing of it may pull in JAX.
 WITHOUT_JAX = (

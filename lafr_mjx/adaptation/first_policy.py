@@ -15,6 +15,7 @@ from lafr_mjx.errors import InputError
 from lafr_mjx.learner import pretrain
 
 if TYPE_CHECKING:
+    from lafr_mjx.control.policy import Policy
     from lafr_mjx.run_spec import RunSpec
     from lafr_mjx.tasks import Task
     from lafr_mjx.types import CommandLimits
@@ -26,14 +27,7 @@ def first_policy(spec: RunSpec, task: Task, limits: CommandLimits) -> tuple[Any,
         words = "The classical controller flies as it is; only the model is learned."
         return geometric_controller(limits), words
     if spec.policy.endswith(".npz"):
-        policy = load_policy(Path(spec.policy))
-        for side, wanted in zip(policy.limits, limits, strict=True):
-            if not np.allclose(side, wanted):
-                raise InputError(
-                    f"--policy {spec.policy}: has the limits {np.asarray(side).tolist()}, the "
-                    f"vehicle {np.asarray(wanted).tolist()}: they must be the same"
-                )
-        return policy, f"Policy: from {spec.policy}."
+        return stored_policy(spec.policy, limits), f"Policy: from {spec.policy}."
     started = time.monotonic()
     policy, cached = pretrain.base_policy(
         task.path, limits, task.start_time_scale, spec.seed, network=spec.policy
@@ -42,6 +36,18 @@ def first_policy(spec: RunSpec, task: Task, limits: CommandLimits) -> tuple[Any,
     seconds = time.monotonic() - started
     where = "from the cache" if cached else f"trained in {seconds:.0f} s"
     return policy, f"Base policy: {where}."
+
+
+def stored_policy(file: str, limits: CommandLimits) -> Policy:
+    """The policy of another run, to go on from."""
+    policy = load_policy(Path(file))
+    for side, wanted in zip(policy.limits, limits, strict=True):
+        if not np.allclose(side, wanted):
+            raise InputError(
+                f"--policy {file}: has the limits {np.asarray(side).tolist()}, the vehicle "
+                f"{np.asarray(wanted).tolist()}: they must be the same"
+            )
+    return policy
 
 
 def network_of(policy: str) -> str:

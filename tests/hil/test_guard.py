@@ -38,8 +38,12 @@ def test_it_is_the_learners_guard():
 
     assert np.allclose(DITHER, guarded.DITHER)
     guard = Guard(policy(), 0.21, 0.5)
+    its = guarded.Guarded(
+        policy(), policy(), 0.0, jnp.float32(0.21), jnp.float32(0.5), jnp.zeros(2, jnp.uint32)
+    )
     for worst in np.linspace(0.0, 0.6, 61):
-        expected = float(guarded._slow_down(jnp.float32(worst), jnp.float32(0.21)))
+        memory = its.start()._replace(worst=jnp.float32(worst))
+        expected = float(its.time_scale_factor(memory))
         assert guard.time_scale_factor(worst) == pytest.approx(expected, abs=1e-5)
         assert guard.tripped(worst) == bool(worst > 0.5)
     assert (SLOW_WITHIN_M, SLOWEST) == (guarded._SLOW_WITHIN_M, guarded._SLOWEST)

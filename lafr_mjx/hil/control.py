@@ -1,7 +1,7 @@
 """The control process: 50 Hz, NumPy only, nothing in it waits for anybody.
 
     python -m lafr_mjx.hil.control --profile FILE --master URI --out FOLDER --console FD
-        [--slow K] [--patient FILE]
+        [--slow K] [--patient FILE] [--network TEXT]
 
 Started by `Session`. Every way out of it ends in a safe state: a word of the operator's, a
 signal, an exception, the end of the console. If it is killed, the pilot's time-out hovers.
@@ -28,6 +28,7 @@ from lafr_mjx.hil.console import Console
 from lafr_mjx.hil.descent import longest_landing_s
 from lafr_mjx.hil.emergency_landing import EmergencyLanding, known_of
 from lafr_mjx.hil.flight_clock import check_pace, flight_clock
+from lafr_mjx.hil.flyable import check_flyable
 from lafr_mjx.hil.landing import Heights
 from lafr_mjx.hil.leg_loader import LegLoader
 from lafr_mjx.hil.link import Link, RosLink
@@ -59,7 +60,10 @@ _COMPUTING = 3  # threads with matrix products: the loop, the wire's, the one th
 class Control:
     """The loop."""
 
-    def __init__(self, link: Link, logic: Logic, console: Console, folder: Path) -> None:
+    def __init__(
+        self, link: Link, logic: Logic, console: Console, folder: Path, network: str = "mlp"
+    ) -> None:
+        self._network = network  # of the policies that will fly
         self.link, self.logic, self.console = link, logic, console
         self.clock = link.clock
         self.pacer = self._new_pacer()
@@ -70,7 +74,7 @@ class Control:
         self._stop = self._quit = False
         self._learner = 0.0  # when it was last heard; 0: nobody waits for it
         self._learner_cold = False  # there is one, and it is not ready yet
-        self._loader = LegLoader(logic.profile)
+        self._loader = LegLoader(logic.profile, network)
         self._punctuality = Punctuality()
         self._counted: dict[str, tuple[int, float]] = {}
         self._rates: dict[str, float] = {}
@@ -83,7 +87,7 @@ class Control:
         """Until the flight is over and the operator leaves."""
         for number in (signal.SIGINT, signal.SIGTERM):
             signal.signal(number, self._on_signal)
-        warm_up(self.logic.profile)
+        warm_up(self.logic.profile, self._network)
         freeze_garbage()
         self.pacer = self._new_pacer()
         self._spent.begin()
@@ -363,6 +367,7 @@ def main() -> None:
     parser.add_argument("--console", type=int, required=True)
     parser.add_argument("--slow", type=float, default=1.0)
     parser.add_argument("--patient", type=Path)
+    parser.add_argument("--network", default="mlp")
     given = parser.parse_args()
     pace = (given.slow, given.patient is not None)
     check_pace(*pace)
@@ -375,9 +380,11 @@ def main() -> None:
     # Threads have the priority of who starts them.
     priority = prefer(own_core=True)
     console.send({"priority": priority + (", memory locked" if locked else "")})
+    if given.network != "mlp":
+        check_flyable(given.network, profile.command.limits)
     link = RosLink(profile, given.master, given.host, clock=clock)
     try:
-        Control(link, Logic(profile), console, Path(given.out)).run()
+        Control(link, Logic(profile), console, Path(given.out), given.network).run()
     finally:
         link.close()
         console.close()

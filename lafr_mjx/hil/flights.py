@@ -29,6 +29,7 @@ if TYPE_CHECKING:
     from lafr_mjx.control.policy import Policy
     from lafr_mjx.hil.learner_faults import LearnerFault
     from lafr_mjx.hil.profile import Profile
+    from lafr_mjx.run_spec import RunSpec
     from lafr_mjx.runs.run_folder import RunFolder
     from lafr_mjx.tasks import Task
 
@@ -53,6 +54,7 @@ class Flights:
     faults: tuple[str, ...] = ()
     slow: float = 1.0  # how many times slower than real time
     patient: bool = False  # time stands still while the machine does
+    network: str = "mlp"  # of the policies that fly
 
     @property
     def where(self) -> str:
@@ -69,7 +71,7 @@ class Flights:
         return Session(
             self.profile, folder.path / "hil", master=self.master, host=self.host,
             scenario=self.scenario, task=fans, seed=self.seed, faults=self.faults,
-            slow=self.slow, patient=self.patient,
+            slow=self.slow, patient=self.patient, network=self.network,
         )  # fmt: skip
 
 
@@ -86,7 +88,7 @@ def fly_fixed(
             take_off(session)
             for number in range(count):
                 leg = Leg(number, task.path, scale, task.ramp_s, task.flight_s(scale), policy,
-                          np.zeros(4), number, False)  # fmt: skip
+                          np.zeros(4), number, False, None, flights.network)  # fmt: skip
                 rollout = session.fly(leg)
                 folder.save_rollout(number, rollout)
                 record = unlearned_record(rollout, task, flights.profile, number, scale)
@@ -102,13 +104,13 @@ def fly_fixed(
 def fly_adaptation(
     flights: Flights,
     folder: RunFolder,
-    method: str,
-    iterations: int,
+    spec: RunSpec,
     faults: list[LearnerFault],
     effort: tuple[int, ...] = (),
 ) -> dict[str, Any]:
     """Adapt in flight; the summary. Raises if it did not come to its end, after landing."""
     task, profile, inner = flights.task, flights.profile, folder.path / "hil"
+    iterations = int(spec.iterations)
     print(
         f"Adapting on {task.name} on {flights.where}: {iterations} flights, learning after each.\n"
         f"Everything is kept in {folder.path}\n"
@@ -116,10 +118,7 @@ def fly_adaptation(
         flush=True,
     )
     broken = [int(fault.at) for fault in faults if fault.kind == "learner-nan"]
-    setup = LearnerSetup(
-        task=flights.task_name, profile=str(profile.path), method=method, iterations=iterations,
-        seed=flights.seed, effort=effort, break_at=broken[0] if broken else -1,
-    )  # fmt: skip
+    setup = LearnerSetup(str(profile.path), spec, effort, broken[0] if broken else -1)
     trouble: BaseException | None = None
     frozen, began = "", time.monotonic()
     with LearnerProcess(setup, inner) as learner:

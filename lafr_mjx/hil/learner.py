@@ -38,8 +38,9 @@ _BEAT_S = 0.2
 class RemotePlant:
     """The drone behind the operator's process. The run is the number of flights made."""
 
-    def __init__(self, console: Console, folder: Path, seed: int) -> None:
-        self._console, self._folder, self._seed = console, folder, seed
+    def __init__(self, console: Console, folder: Path, seed: int, network: str) -> None:
+        self._console, self._folder = console, folder
+        self._seed, self._network = seed, network
 
     def start(self, seed: int) -> int:
         """No flight made."""
@@ -54,7 +55,9 @@ class RemotePlant:
         from lafr_mjx.hil.plant import leg_of
         from lafr_mjx.runs.rollout_file import load_rollout
 
-        leg = leg_of(run, controller, path, clock, seconds, self._seed, lap_on=True)
+        leg = leg_of(
+            run, controller, path, clock, seconds, self._seed, lap_on=True, network=self._network
+        )
         self._console.send({"fly": str(save_leg(self._folder, leg)), "number": run})
         answer = self._wait()
         return run + 1, load_rollout(Path(answer))
@@ -110,31 +113,32 @@ def work(setup: LearnerSetup, console: Console, folder: Path) -> None:
     import jax
 
     from lafr_mjx import batching, compilation_cache
+    from lafr_mjx.adaptation.first_policy import first_policy, network_of
     from lafr_mjx.adaptation.record import record_of
     from lafr_mjx.control.policy_file import save_policy
     from lafr_mjx.hil.legs import fastest_time_scale
     from lafr_mjx.hil.plant import leg_of
     from lafr_mjx.hil.profile import load_profile
-    from lafr_mjx.learner import loop, methods, pretrain
+    from lafr_mjx.learner import loop, methods
     from lafr_mjx.learner.loop import Adaptation, OneByOne
     from lafr_mjx.metrics import flight_metrics
     from lafr_mjx.tasks import load_task
 
     compilation_cache.enable()
-    profile = load_profile(setup.profile)
+    spec, profile = setup.spec, load_profile(setup.profile)
     limits = profile.command.limits
-    task = load_task(setup.task, limits)
-    settings = methods.settings_of(setup.method)
+    task = load_task(spec.task, limits)
+    settings = methods.settings_of(spec.method, spec.features, spec.ats)
 
     def say(stage: str) -> None:
         console.send({"stage": stage})
 
     say("base policy")
     start = task.start_time_scale
-    policy, cached = pretrain.base_policy(task.path, limits, start, setup.seed)
-    jax.block_until_ready(policy)
-    console.send({"told": f"base policy {'from the cache' if cached else 'trained'}"})
-    state = loop.start(policy, start, setup.seed, settings)
+    policy, where = first_policy(spec, task, limits)
+    network = network_of(spec.policy)
+    console.send({"told": where})
+    state = loop.start(policy, start, spec.seed, settings, spec.features)
     say("compile")
     warm = Adaptation(task, OneByOne([_OnPaper()], [0]), [state], [settings], sizes=setup.sizes())
     for _ in range(2):  # the second time as all further times, with what came of the first
@@ -144,10 +148,10 @@ def work(setup: LearnerSetup, console: Console, folder: Path) -> None:
     fastest = fastest_time_scale(leg, profile, start)
     asked = folder / "learner"
     asked.mkdir(exist_ok=True)
-    drone = OneByOne([RemotePlant(console, asked, setup.seed)], [setup.seed])
+    drone = OneByOne([RemotePlant(console, asked, spec.seed, network)], [spec.seed])
     run, frozen = Adaptation(task, drone, [state], [settings], sizes=setup.sizes()), ""
     console.send({"warm": True, "fastest": fastest})
-    for iteration in range(setup.iterations):
+    for iteration in range(spec.iterations):
         if frozen:  # one more flight with what is known
             flown = _unlearned(run)
         else:
@@ -163,7 +167,7 @@ def work(setup: LearnerSetup, console: Console, folder: Path) -> None:
         _no_faster(run, fastest)
         record = record_of(flight_metrics(flown.rollout, task, limits), flown, iteration)
         file = asked / f"learned-{iteration:03d}.npz"
-        save_policy(file, batching.row(jax.device_get(run.state.policy), 0))
+        save_policy(file, batching.row(jax.device_get(run.state.policy), 0), network)
         console.send({"learned": record | {"frozen": frozen}, "policy": str(file)})
     console.send({"done": True})
     while not console.closed:  # what was said must be read before the socket is gone

@@ -3,10 +3,11 @@
 from __future__ import annotations
 
 import json
-from dataclasses import asdict, dataclass
+from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
 from lafr_mjx.errors import InputError
+from lafr_mjx.run_spec import RunSpec
 
 if TYPE_CHECKING:
     from pathlib import Path
@@ -16,11 +17,8 @@ if TYPE_CHECKING:
 class LearnerSetup:
     """One adaptation."""
 
-    task: str
     profile: str  # of the drone on the wire
-    method: str = "ours"
-    iterations: int = 12
-    seed: int = 0
+    spec: RunSpec
     effort: tuple[int, ...] = ()  # fields of `improve.Sizes`; empty for the usual ones
     break_at: int = -1  # iteration whose result is made NaN, to see that it is caught
 
@@ -28,17 +26,24 @@ class LearnerSetup:
         """Effort of one iteration."""
         from lafr_mjx.learner.improve import Sizes
 
-        return Sizes(*self.effort)
+        return Sizes(*self.effort) if self.effort else Sizes(horizon=self.spec.horizon)
 
     def write(self, file: Path) -> None:
         """Write it."""
-        file.write_text(json.dumps(asdict(self), indent=2), encoding="utf-8")
+        told = {
+            "profile": self.profile,
+            "run": self.spec.table(),
+            "effort": self.effort,
+            "break_at": self.break_at,
+        }
+        file.write_text(json.dumps(told, indent=2), encoding="utf-8")
 
     @staticmethod
     def read(file: Path) -> LearnerSetup:
-        """Read it back."""
+        """Read it back, checked."""
         try:
             given = json.loads(file.read_text(encoding="utf-8"))
-            return LearnerSetup(**{**given, "effort": tuple(given["effort"])})
-        except (OSError, ValueError, TypeError, KeyError) as error:
+            effort, spec = tuple(given.pop("effort")), RunSpec.of_table(given.pop("run"))
+            return LearnerSetup(spec=spec, effort=effort, **given)
+        except (OSError, ValueError, TypeError, KeyError, AttributeError, InputError) as error:
             raise InputError(f"{file}: is not the setup of a learner: {error}") from error

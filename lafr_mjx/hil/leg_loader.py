@@ -24,8 +24,8 @@ if TYPE_CHECKING:
 class LegLoader:
     """Reads and checks legs beside the control loop."""
 
-    def __init__(self, profile: Profile) -> None:
-        self._profile = profile
+    def __init__(self, profile: Profile, network: str = "mlp") -> None:
+        self._profile, self._network = profile, network
         self._asked: queue.Queue[tuple[Path, np.ndarray]] = queue.Queue(4)
         self._done: queue.Queue[tuple[Leg | None, str]] = queue.Queue(4)
         threading.Thread(target=self._run, name="legs", daemon=True).start()
@@ -50,7 +50,7 @@ class LegLoader:
         while True:
             path, observations = self._asked.get()
             try:
-                leg = load_leg(path)
+                leg = load_leg(path, self._network)
                 trouble = check_leg(leg, self._profile) or try_leg(leg, observations)
                 self._done.put((None, f"{path.name}: {trouble}") if trouble else (leg, ""))
             except InputError as error:

@@ -12,7 +12,7 @@ import numpy as np
 
 from lafr_mjx.control.observation import ERROR
 from lafr_mjx.control.policy import Policy, act
-from lafr_mjx.control.policy_file import load_policy, save_policy
+from lafr_mjx.control.policy_file import load_policy, save_policy, stored_network
 from lafr_mjx.errors import InputError
 from lafr_mjx.hil.guard import Guard
 from lafr_mjx.reference.flatness import reference_state
@@ -43,6 +43,7 @@ class Leg(NamedTuple):
     seed: int
     lap_on: bool  # go on along the path until the next leg is there
     guard: Guard | None = None  # behind the policy
+    network: str = "mlp"  # what the network of its policies is called, see `parts`
 
 
 def save_leg(folder: FilePath, leg: Leg) -> FilePath:
@@ -52,7 +53,7 @@ def save_leg(folder: FilePath, leg: Leg) -> FilePath:
     for what, policy in policies.items():
         if policy is not None:
             partial = folder / f".{name}-{what}.npz"
-            save_policy(partial, policy)
+            save_policy(partial, policy, leg.network)
             partial.replace(folder / f"{name}-{what}.npz")
     guard = () if leg.guard is None else (leg.guard.slow_from, leg.guard.error_limit)
     partial = folder / f".{name}.npz"
@@ -73,8 +74,14 @@ def save_leg(folder: FilePath, leg: Leg) -> FilePath:
     return final
 
 
-def load_leg(file: FilePath) -> Leg:
-    """Read and check a leg."""
+def load_leg(file: FilePath, known: str | None = None) -> Leg:
+    """Read and check a leg.
+
+    Args:
+        file: of the leg.
+        known: the one network beside the shipped one that its policies may have, for nothing is
+            imported in flight; None for any.
+    """
     try:
         with np.load(file, allow_pickle=False) as arrays:
             number = int(arrays["number"])
@@ -102,13 +109,25 @@ def load_leg(file: FilePath) -> Leg:
     )
     if not good:
         raise InputError(f"{file}: is not a leg that can be flown")
-    policy, guard = None, None
+    policy, guard, network = None, None, "mlp"
     if with_policy:
-        policy = load_policy(file.with_name(f"{file.stem}-policy.npz"))
+        policy, network = _load_policy(file.with_name(f"{file.stem}-policy.npz"), known)
         if len(guarded):
-            last_good = load_policy(file.with_name(f"{file.stem}-last-good.npz"))
+            last_good, _ = _load_policy(file.with_name(f"{file.stem}-last-good.npz"), known)
             guard = Guard(last_good, float(guarded[0]), float(guarded[1]))
-    return Leg(number, path, time_scale, ramp_s, seconds, policy, dither, seed, bool(lap_on), guard)
+    return Leg(number, path, time_scale, ramp_s, seconds, policy, dither, seed, bool(lap_on), guard,
+               network)  # fmt: skip
+
+
+def _load_policy(file: FilePath, known: str | None) -> tuple[Policy, str]:
+    """A policy and what its network is called; one that is not known is not even imported."""
+    try:
+        network = stored_network(file)
+    except Exception as error:  # a damaged file makes its readers raise almost anything
+        raise InputError(f"{file}: cannot be read as a policy: {error}") from error
+    if known is not None and network not in (known, "mlp"):
+        raise InputError(f"{file}: its network {network} was not announced before the flight")
+    return load_policy(file), network
 
 
 def try_leg(leg: Leg, observations: np.ndarray) -> str:

@@ -29,17 +29,20 @@ if TYPE_CHECKING:
 class HilPlant:
     """A session in the air, in the policy's hands. The run is the number of flights made."""
 
-    def __init__(self, session: Session, *, lap_on: bool = True, seed: int = 0) -> None:
+    def __init__(
+        self, session: Session, *, lap_on: bool = True, seed: int = 0, network: str = "mlp"
+    ) -> None:
         """Take over a session.
 
         Args:
             session: in the mode `policy`.
             lap_on: keep lapping with the last policy while the learner works.
             seed: of the dither.
+            network: what the policy's network is called, see `parts`; the session's.
         """
         self.session = session
         self.lap_on = lap_on
-        self._seed = seed
+        self._seed, self._network = seed, network
 
     def start(self, seed: int = 0) -> int:
         """No flight made."""
@@ -50,7 +53,10 @@ class HilPlant:
         self, run: int, controller: Controller, path: Path, clock: Clock, seconds: float
     ) -> tuple[int, Rollout]:
         """Fly along a path from rest in hover at its start; blocks until it is flown."""
-        leg = leg_of(run, controller, path, clock, seconds, self._seed, lap_on=self.lap_on)
+        leg = leg_of(
+            run, controller, path, clock, seconds, self._seed, lap_on=self.lap_on,
+            network=self._network,
+        )  # fmt: skip
         return run + 1, self.session.fly(leg)
 
 
@@ -63,6 +69,7 @@ def leg_of(
     seed: int,
     *,
     lap_on: bool,
+    network: str = "mlp",
 ) -> Leg:
     """A flight as the control process can make it."""
     policy, dither, guard = as_flown(controller)
@@ -77,6 +84,7 @@ def leg_of(
         seed=1000 * seed + number,
         lap_on=lap_on,
         guard=guard,
+        network=network,
     )
 
 

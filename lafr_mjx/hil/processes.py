@@ -22,6 +22,11 @@ _STARTS_S = 20.0
 _ENDS = ("control", "stop", "drone", "time")  # in this order: who flies by a clock goes before it
 
 
+def environment() -> dict[str, str]:
+    """Of a process of a flight."""
+    return os.environ | _ONE_THREAD
+
+
 class Processes:
     """Control process, emergency stop; with the software drone that, too, and who keeps its time.
 

@@ -71,6 +71,7 @@ class Session(Closing):
         slow: float = 1.0,
         patient: bool = False,
         cable: bool = False,
+        network: str = "mlp",
     ) -> None:
         """Start.
 
@@ -86,6 +87,7 @@ class Session(Closing):
             slow: how many times slower than real time all of it flies; software drone only.
             patient: let time stand still while the machine does; software drone only.
             cable: feed the software drone by one, for longer than its battery lasts.
+            network: of the policies that will fly, see `parts`.
         """
         bridge = master is not None and is_bridge(master)
         check_pace(slow, patient, simulated=profile.simulated, bridge=bridge)
@@ -132,7 +134,7 @@ class Session(Closing):
             mine, its = socket.socketpair()
             self.console = Console(mine, self.clock)
             command = ["-m", "lafr_mjx.hil.control", "--profile", str(profile.path), *common]
-            command += ["--out", str(folder), "--console", str(its.fileno())]
+            command += ["--out", str(folder), "--console", str(its.fileno()), "--network", network]
             self._start("control", [*command, *pace], its.fileno())
             its.close()
             command = ["-m", "lafr_mjx.hil", "stop", *common, "--vehicle", str(profile.path)]

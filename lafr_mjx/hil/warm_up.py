@@ -28,11 +28,11 @@ if TYPE_CHECKING:
 _TICKS = 400
 
 
-def warm_up(profile: Profile) -> None:
-    """Do once what a flight will do."""
+def warm_up(profile: Profile, network: str = "mlp") -> None:
+    """Do once what a flight will do, with a policy of the network that will fly."""
     path = from_waypoints([[1.0, 0.0, 1.5], [1.5, 0.0, 1.5]], 2.0, periodic=False)
-    policy = create_policy(np.random.default_rng(0), profile.command.limits)
-    leg = Leg(0, path, 1.0, 0.0, 1.0, policy, np.zeros(4), 0, False)
+    policy = create_policy(np.random.default_rng(0), profile.command.limits, network)
+    leg = Leg(0, path, 1.0, 0.0, 1.0, policy, np.zeros(4), 0, False, None, network)
     with (
         contextlib.suppress(OSError),  # a disk that is full does not keep it from flying
         tempfile.TemporaryDirectory(prefix="lafr-mjx-") as folder,

@@ -13,19 +13,21 @@ from lafr_mjx.tasks import load_task
 EFFORT = (40, 32, 6, 8, 12)  # fields of Sizes: seconds instead of many seconds
 
 
-def adapt(tmp_path, iterations=2, faults=(), learner_s=60.0, patient=True):
+def adapt(tmp_path, iterations=2, faults=(), learner_s=60.0, patient=True, **options):
     text = (data_folder("hil") / "sim.toml").read_text(encoding="utf-8")
     file = tmp_path / "drone.toml"
     file.write_text(re.sub(r"learner_s = .*", f"learner_s = {learner_s}", text), encoding="utf-8")
     profile = load_profile(str(file))
     task = load_task("figure8", profile.command.limits)
-    flights = Flights(profile, task, "figure8", "wind5", seed=100, patient=patient)
-    config = Fly(vehicle=str(file), scenario="wind5", seed=100, iterations=iterations)
-    folder = RunFolder.create(tmp_path / "run", config._config(profile))
+    fly = Fly(vehicle=str(file), scenario="wind5", seed=100, iterations=iterations, **options)
+    job = fly._job(profile)
+    flights = Flights(profile, task, "figure8", "wind5", seed=100, patient=patient,
+                      network=job.spec.policy)  # fmt: skip
+    folder = RunFolder.create(tmp_path / "run", fly._config(profile, job))
     (folder.path / "hil").mkdir()
     _, injected = split(list(faults))
     try:
-        return fly_adaptation(flights, folder, "ours", iterations, injected, EFFORT)
+        return fly_adaptation(flights, folder, job.spec, injected, EFFORT)
     finally:
         folder.close()
 

@@ -16,6 +16,8 @@ from lafr_mjx.hil.commands.fly import Fly
 from lafr_mjx.hil.learner_faults import split
 from lafr_mjx.hil.learner_setup import LearnerSetup
 from lafr_mjx.hil.profile import load_profile
+from lafr_mjx.learner.improve import Sizes
+from lafr_mjx.run_spec import RunSpec
 
 
 def test_faults_of_the_learner_are_told_from_the_drones():
@@ -28,19 +30,30 @@ def test_faults_of_the_learner_are_told_from_the_drones():
 
 
 def test_setup_through_a_file(tmp_path):
-    setup = LearnerSetup("figure8", "sim", seed=3, effort=(1, 2, 3))
+    spec = RunSpec("shuttle", method="lotf", ats="hold", horizon=12, seed=3, engine="hil")
+    setup = LearnerSetup("sim", spec, effort=(1, 2, 3), break_at=4)
     setup.write(tmp_path / "learner.json")
     assert LearnerSetup.read(tmp_path / "learner.json") == setup
-    (tmp_path / "learner.json").write_text('{"task": 3', encoding="utf-8")
-    with pytest.raises(InputError, match="setup of a learner"):
-        LearnerSetup.read(tmp_path / "learner.json")
+    told = json.loads((tmp_path / "learner.json").read_text())
+    assert told["run"] == spec.table(), "in the words of a run's configuration"
+    worse = json.dumps(told | {"run": told["run"] | {"horizon": 3}})
+    for bad in ('{"profile": 3', "[]", '{"profile": "sim"}', worse):
+        (tmp_path / "learner.json").write_text(bad, encoding="utf-8")
+        with pytest.raises(InputError, match="setup of a learner"):
+            LearnerSetup.read(tmp_path / "learner.json")
+
+
+def test_effort_of_a_setup():
+    assert LearnerSetup("sim", RunSpec()).sizes() == Sizes()
+    assert LearnerSetup("sim", RunSpec(horizon=12)).sizes() == Sizes(horizon=12)
+    assert LearnerSetup("sim", RunSpec(), (1, 2, 3, 4, 5)).sizes() == Sizes(1, 2, 3, 4, 5)
 
 
 def test_a_learner_that_cannot_start_says_why(tmp_path):
     from lafr_mjx.hil.adaptation import wait_warm
     from lafr_mjx.hil.learner_process import LearnerProcess
 
-    setup = LearnerSetup("no-such-task", "sim")
+    setup = LearnerSetup("sim", RunSpec("no-such-task", engine="hil"))
     with (
         LearnerProcess(setup, tmp_path) as learner,
         pytest.raises(RunError, match="no-such-task"),
@@ -90,7 +103,7 @@ def test_learner_that_hangs_is_not_told_from_a_dead_one(tmp_path):
         def learner(self, state):
             self.heard.append(state)
 
-    learner = LearnerProcess(LearnerSetup("figure8", "sim"), tmp_path)
+    learner = LearnerProcess(LearnerSetup("sim", RunSpec()), tmp_path)
     try:
         watcher = Watcher()
         learner.watch_by(watcher)
@@ -117,7 +130,8 @@ def test_no_learner_is_left_behind(tmp_path):
         "from pathlib import Path\n"
         "from lafr_mjx.hil.learner_process import LearnerProcess\n"
         "from lafr_mjx.hil.learner_setup import LearnerSetup\n"
-        "learner = LearnerProcess(LearnerSetup('figure8', 'sim', seed=123), Path(sys.argv[1]))\n"
+        "from lafr_mjx.run_spec import RunSpec\n"
+        "learner = LearnerProcess(LearnerSetup('sim', RunSpec(seed=123)), Path(sys.argv[1]))\n"
         "print(learner.process.pid, flush=True)\n"
         "time.sleep(60)\n"
     )

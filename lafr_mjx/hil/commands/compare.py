@@ -12,8 +12,12 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, Literal, get_args
 
+from tyro.conf import Fixed, Suppress
+
 from lafr_mjx.errors import InputError, RunError
+from lafr_mjx.hil.commands.fly import FlownMethod
 from lafr_mjx.output import check_writable, counted, write_json
+from lafr_mjx.run_spec import RunSpec, Usual
 
 _Engine = Literal["mjx", "freebody"]
 
@@ -21,13 +25,17 @@ LEAST_SHARE = 0.9
 """Of the peak speed on the simulated plant that must be reached through the wire."""
 
 
-@dataclass
-class Compare:
+_SAME = ("task", "scenario", "method", "ats", "features", "policy", "iterations", "seed", "horizon")
+"""What both have in common."""
+
+
+@dataclass(frozen=True)
+class Compare(RunSpec):
     """Adapt on the simulated plant and, with the same seed, on the software drone; compare both.
 
     python -m lafr_mjx.hil compare --scenario wind5 --seed 100 --iterations 12
 
-    python -m lafr_mjx.hil compare --scenario wind5 --seed 100 --slow 8
+    python -m lafr_mjx.hil compare --scenario wind5 --seed 100 --slow 8 --features body
 
     Fails unless the flight through the wire reaches 90 % of the other one's last peak speed,
     without a crash and without a trip.
@@ -37,10 +45,15 @@ class Compare:
     """Name of a shipped task, or path of a task file."""
     scenario: str = "wind5"
     """The world of both."""
-    iterations: int = 12
+    method: FlownMethod = "ours"
+    """Which parts of the method are on."""
+    iterations: int = Usual(12)
     """Flights of each, each followed by learning."""
     seed: int = 0
     """Seed of both; noise and gusts are not the same, for the drone also flies between flights."""
+    vehicle: Suppress[Fixed[str]] = RunSpec.vehicle
+    plant: Suppress[Fixed[int]] = 0
+    plugins: Suppress[Fixed[tuple[str, ...]]] = ()
     slow: float = 1.0
     """Times slower than real time that the drone flies, for a machine that is not punctual."""
     patient: bool = False
@@ -63,8 +76,7 @@ class Compare:
         check_writable(self.json)
         if not 1 <= self.iterations <= 100:
             raise InputError(f"--iterations {self.iterations}: must be from 1 to 100")
-        if not 0 <= self.seed < 2**31:
-            raise InputError(f"--seed {self.seed}: must be from 0 to {2**31 - 1}")
+        self.check()
         check_pace(self.slow)
         load_task(self.task)
         load_scenario(self.scenario)
@@ -76,10 +88,9 @@ class Compare:
             out.mkdir(parents=True)
         except OSError as error:
             raise InputError(f"{out}: cannot be made: {error.strerror}") from error
-        common = [
-            self.task, "--scenario", self.scenario, "--seed", str(self.seed), "--iterations",
-            str(self.iterations),
-        ]  # fmt: skip
+        common = [self.task]
+        for key in _SAME[1:]:
+            common += [f"--{key}", str(getattr(self, key))]
         simulated = self.simulated or out / "simulated"
         if self.simulated is None:
             command = ["-m", "lafr_mjx", "adapt", *common, "--engine", self.engine]
@@ -105,12 +116,11 @@ class Compare:
                 f"--simulated {self.simulated}: has engine {given.get('engine')}; it must be a run "
                 f"on the simulated plant, by {' or '.join(get_args(_Engine))}"
             )
-        wanted = {key: getattr(self, key) for key in ("task", "scenario", "seed", "iterations")}
-        for key, value in (wanted | {"method": "ours"}).items():
-            if given.get(key) != value:
-                raise InputError(
-                    f"--simulated {self.simulated}: has {key} {given.get(key)}, not {value}"
-                )
+        wanted = self.located()
+        for key in _SAME:
+            has, value = given.get(key, getattr(RunSpec, key)), getattr(wanted, key)
+            if has != value:
+                raise InputError(f"--simulated {self.simulated}: has {key} {has}, not {value}")
 
 
 def compared(simulated: Path, flown: Path) -> dict[str, Any]:

@@ -5,55 +5,61 @@ from __future__ import annotations
 import json as json_module
 import math
 import time
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, fields, replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Literal
 
-from tyro.conf import Positional
+from tyro.conf import Fixed, Suppress
 
+from lafr_mjx import parts
 from lafr_mjx.errors import InputError
 from lafr_mjx.output import check_writable, write_json
+from lafr_mjx.run_spec import RunSpec, Usual
 
 if TYPE_CHECKING:
+    from lafr_mjx.adaptation.adaptation_job import AdaptationJob
+    from lafr_mjx.control.policy import Policy
     from lafr_mjx.hil.profile import Profile
     from lafr_mjx.tasks import Task
 
+FlownMethod = Literal["ours", "baseline", "lotf", "anchor-only", "residual-only"]
+"""Methods that a drone adapts by."""
 
-@dataclass
-class Fly:
+
+@dataclass(frozen=True)
+class Fly(RunSpec):
     """Fly a task on a drone and adapt: the software drone by default, which needs nothing else.
 
     python -m lafr_mjx.hil fly figure8 --vehicle sim --scenario wind5
 
     python -m lafr_mjx.hil fly figure8 --fixed --flights 3
 
-    python -m lafr_mjx.hil fly figure8 --policy runs/figure8-wind5-ours-0/policy.npz
+    python -m lafr_mjx.hil fly figure8 --features body --ats my_rules.py:Careful
+
+    python -m lafr_mjx.hil fly figure8 --policy runs/figure8-wind5-ours-0/policy.npz --fixed
 
     python -m lafr_mjx.hil fly figure8 --vehicle agilicious192.toml --master http://10.0.0.2:11311
 
     Space stops (guard, land, motors off), K cuts the motors, l lands, Ctrl-C lands.
     """
 
-    task: Positional[str] = "figure8"
-    """Name of a shipped task, or path of a task file."""
     vehicle: str = "sim"
     """Profile of the drone: sim, agilicious192, kingfisher, or path of a file."""
     scenario: str | None = None
     """World of the software drone; by default the task's own."""
-    iterations: int | None = None
-    """Flights of the adaptation (12 by default: about 100 s), each followed by learning."""
-    method: Literal["ours", "baseline", "lotf", "anchor-only", "residual-only"] = "ours"
+    method: FlownMethod = "ours"
     """Which parts of the method are on."""
+    seed: int = 0
+    """Seed of the software drone's noise and gusts, and of the learner."""
+    plant: Suppress[Fixed[int]] = 0
+    engine: Suppress[Fixed[str]] = "hil"
+    plugins: Suppress[Fixed[tuple[str, ...]]] = ()
     fixed: bool = False
-    """Learn nothing: fly the geometric controller, or the policy given by --policy."""
-    policy: Path | None = None
-    """Policy to fly as it is (policy.npz of a run); implies --fixed."""
+    """Learn nothing: fly the geometric controller, or the policy.npz of --policy as it is."""
     flights: int | None = None
     """Recorded flights with a fixed controller (3 by default); implies --fixed."""
     time_scale: float | None = None
     """Time scale of fixed flights; smaller is faster; by default the task's first."""
-    seed: int = 0
-    """Seed of the software drone's noise and gusts, and of the learner."""
     master: str | None = None
     """Address of the ROS master; by default the built-in one is started (software drone only)."""
     host: str = "127.0.0.1"
@@ -71,8 +77,9 @@ class Fly:
 
     def run(self) -> None:
         """Fly and print a table with a row per flight."""
-        from lafr_mjx.control.policy_file import load_policy
+        from lafr_mjx.adaptation.first_policy import network_of
         from lafr_mjx.hil.flights import Flights, fly_adaptation, fly_fixed
+        from lafr_mjx.hil.flyable import check_apart
         from lafr_mjx.hil.learner_faults import split
         from lafr_mjx.hil.operator import confirm_checklist, require_person
         from lafr_mjx.hil.profile import check_vehicle, load_profile
@@ -94,35 +101,36 @@ class Fly:
         faults, learner_faults = split(self.fault)
         if learner_faults and self._fixed:
             raise InputError(f"--fault {learner_faults[0].text}: fixed flights have no learner")
-        policy = None if self.policy is None else load_policy(self.policy)
+        policy = self._policy(profile)
+        job = self._job(profile)
         self._check_path(task, scale, profile)
+        if self.policy != RunSpec.policy:
+            check_apart(parts.located("policy", self.policy), profile)
         require_person(profile)
         if self.master is not None:
             check_reachable(self.master)
         flights = Flights(profile, task, self.task, scenario, self.seed, self.master, self.host,
-                          tuple(faults), self.slow, self.patient)  # fmt: skip
-        kind = "fixed" if self._fixed else self.method
+                          tuple(faults), self.slow, self.patient,
+                          network_of(parts.located("policy", self.policy)))  # fmt: skip
+        kind = "fixed" if self._fixed else f"{self.method}{job.spec.variant()}"
         name = f"hil-{task.name}-{kind}-{time.strftime('%Y%m%d-%H%M%S')}"
-        with RunFolder.create(self.out or Path("runs") / name, self._config(profile)) as folder:
+        config = self._config(profile, job)
+        with RunFolder.create(self.out or Path("runs") / name, config) as folder:
             (folder.path / "hil").mkdir()
             confirm_checklist(profile)
             try:
                 if self._fixed:
                     fly_fixed(flights, folder, policy, scale, self.flights or 3)
                 else:
-                    fly_adaptation(flights, folder, self.method, self._iterations, learner_faults)
+                    fly_adaptation(flights, folder, job.spec, learner_faults)
             finally:  # a flight that was broken off has its figures, too
                 summary = folder.path / "summary.json"
                 if summary.exists():
                     write_json(self.json, json_module.loads(summary.read_text(encoding="utf-8")))
 
     @property
-    def _iterations(self) -> int:
-        return 12 if self.iterations is None else self.iterations
-
-    @property
     def _fixed(self) -> bool:
-        given = (self.policy, self.flights, self.time_scale)
+        given = (self.flights, self.time_scale)
         return self.fixed or any(value is not None for value in given)
 
     def _check(self, profile: Profile, scale: float) -> None:
@@ -131,12 +139,14 @@ class Fly:
 
         if self.flights is not None and not 1 <= self.flights <= 1000:
             raise InputError(f"--flights {self.flights}: must be from 1 to 1000")
-        if self.iterations is not None and self._fixed:
+        if not isinstance(self.iterations, Usual) and self._fixed:
             raise InputError(f"--iterations {self.iterations}: fixed flights learn nothing")
-        if not 1 <= self._iterations <= 100:
+        if not 1 <= self.iterations <= 100:
             raise InputError(f"--iterations {self.iterations}: must be from 1 to 100")
-        if not 0 <= self.seed < 2**31:
-            raise InputError(f"--seed {self.seed}: must be from 0 to {2**31 - 1}")
+        self.check()
+        for name in ("method", "ats", "features", "horizon"):
+            if self._fixed and getattr(self, name) != getattr(RunSpec, name):
+                raise InputError(f"--{name} {getattr(self, name)}: fixed flights learn nothing")
         if not math.isfinite(scale) or not 0.02 <= scale <= 50.0:
             raise InputError(f"--time-scale {scale}: must be a number from 0.02 to 50")
         bridge = self.master is not None and is_bridge(self.master)
@@ -158,23 +168,37 @@ class Fly:
         if trouble:
             raise InputError(f"{profile.path}: this task cannot be flown there: {trouble}")
 
-    def _config(self, profile: Profile) -> dict[str, Any]:
-        from lafr_mjx.adaptation.adaptation_job import AdaptationJob
-        from lafr_mjx.run_spec import RunSpec
+    def _policy(self, profile: Profile) -> Policy | None:
+        """The stored policy that flies, or flies first; refused here, not in the air."""
+        from lafr_mjx.adaptation.first_policy import stored_policy
+        from lafr_mjx.control.policy_file import load_policy
 
-        fixed = "policy" if self.policy else "geometric"
-        spec = RunSpec(
-            task=self.task,
-            scenario=self.scenario,
-            vehicle=profile.vehicle,
-            method="geometric" if self._fixed else self.method,
-            iterations=(self.flights or 3) if self._fixed else self._iterations,
-            seed=self.seed,
-            engine="hil",  # type: ignore[arg-type]
-            ats="hold" if self._fixed else "verified",
-        )
-        job = AdaptationJob.build(spec)
-        config = job.config()
+        if self.policy.endswith(".npz"):
+            file = parts.located("policy", self.policy)
+            if self._fixed:
+                return load_policy(Path(file))
+            return stored_policy(file, profile.command.limits)
+        if self._fixed and self.policy != RunSpec.policy:
+            raise InputError(
+                f"--policy {self.policy}: is not trained; fixed flights need a run's policy.npz"
+            )
+        return None
+
+    def _job(self, profile: Profile) -> AdaptationJob:
+        """What the flights are in the words of a run, loaded and checked."""
+        from lafr_mjx.adaptation.adaptation_job import AdaptationJob
+
+        said = {one.name: getattr(self, one.name) for one in fields(RunSpec)}
+        spec = replace(RunSpec(**said), vehicle=profile.vehicle)
+        if self._fixed:
+            spec = replace(
+                spec, method="geometric", ats="hold", policy=RunSpec.policy,
+                iterations=self.flights or 3,
+            )  # fmt: skip
+        return AdaptationJob.build(spec)
+
+    def _config(self, profile: Profile, job: AdaptationJob | None = None) -> dict[str, Any]:
+        config = (job or self._job(profile)).config()
         config["hil"] = {
             "profile": profile.name,
             "simulated": profile.simulated,
@@ -183,7 +207,9 @@ class Fly:
             "learns": not self._fixed,
         }
         if self._fixed:
-            config["run"]["method"] = fixed
+            stored = self.policy != RunSpec.policy
+            config["run"]["method"] = "policy" if stored else "geometric"
+            config["run"]["policy"] = parts.located("policy", self.policy)
             config["hil"]["time_scale"] = self.time_scale or 0.0
             del config["learner"]
         return config

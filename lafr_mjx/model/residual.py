@@ -98,13 +98,12 @@ class Residual(NamedTuple):
 def create(rng: np.random.Generator, features: str = "default", **more: Any) -> Residual:
     """A residual that is nearly zero, with the expected lag; `features` as in `parts`."""
     kind, values = parts.class_of(parts.RESIDUAL, features)
-    for name in ("create", "__call__"):
-        if not any(name in vars(base) for base in kind.__mro__):
-            raise InputError(f"--features {features}: has no '{name}': it is no residual")
-    lag = np.log(np.maximum(LAG_PRIOR, 1e-4)) / _LAG_SCALE
-    return Residual(
-        parts.called("features", features, partial(kind.create, rng), values | more), lag
-    )
+    if not callable(getattr(kind, "create", None)):
+        raise InputError(f"--features {features}: has no 'create': it is no residual")
+    network = parts.called("features", features, partial(kind.create, rng), values | more)
+    if not callable(network):
+        raise InputError(f"--features {features}: has no '__call__': it is no residual")
+    return Residual(network, np.log(np.maximum(LAG_PRIOR, 1e-4)) / _LAG_SCALE)
 
 
 def switches_for(features: str, switches: Switches) -> Switches:

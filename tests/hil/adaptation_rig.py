@@ -2,6 +2,7 @@
 
 import re
 
+from lafr_mjx.adaptation.first_policy import network_of
 from lafr_mjx.hil.commands.fly import Fly
 from lafr_mjx.hil.flights import Flights, fly_adaptation
 from lafr_mjx.hil.learner_faults import split
@@ -22,7 +23,7 @@ def adapt(tmp_path, iterations=2, faults=(), learner_s=60.0, patient=True, **opt
     fly = Fly(vehicle=str(file), scenario="wind5", seed=100, iterations=iterations, **options)
     job = fly._job(profile)
     flights = Flights(profile, task, "figure8", "wind5", seed=100, patient=patient,
-                      network=job.spec.policy)  # fmt: skip
+                      network=network_of(job.spec.policy))  # fmt: skip
     folder = RunFolder.create(tmp_path / "run", fly._config(profile, job))
     (folder.path / "hil").mkdir()
     _, injected = split(list(faults))

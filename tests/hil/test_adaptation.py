@@ -5,8 +5,9 @@ import json
 
 import numpy as np
 from adaptation_rig import adapt, events
+from own_network import written
 
-from lafr_mjx.control.policy_file import load_policy
+from lafr_mjx.control.policy_file import load_policy, stored_network
 from lafr_mjx.hil.bags import flights as bagged
 from lafr_mjx.hil.bags import read_records
 from lafr_mjx.runs.run_folder import RunFolder
@@ -56,3 +57,14 @@ def test_a_learner_that_diverges_is_frozen(tmp_path):
     assert {r["time_scale"] for r in records} == {1.0}, "the last good time scale"
     learned = load_policy(tmp_path / "run" / "policy.npz")
     assert all(np.isfinite(layer.weight).all() for layer in learned.network.layers)
+
+
+def test_parts_of_ones_own_fly(tmp_path):
+    network = f"{written(tmp_path)}:Twice(width=64)"
+    summary = adapt(tmp_path, policy=network, features="body", ats="hold")
+    assert summary["crashes"] == 0 and summary["hil"]["trips"] == []
+    folder = RunFolder.open(tmp_path / "run")
+    assert {record["time_scale"] for record in folder.iterations()} == {1.0}, "held"
+    assert stored_network(folder.path / "policy.npz") == network
+    assert stored_network(folder.path / "hil" / "leg-001-policy.npz") == network
+    assert folder.config["run"]["policy"] == network and folder.config["run"]["ats"] == "hold"

@@ -1,4 +1,4 @@
-# pyright: reportOptionalMemberAccess=false, reportArgumentType=false
+# pyright: reportOptionalMemberAccess=false, reportArgumentType=false, reportOptionalSubscript=false
 """A policy network of a user's own on a drone: known before the flight, NumPy only, in time."""
 
 import subprocess

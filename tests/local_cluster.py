@@ -15,7 +15,7 @@ from pathlib import Path
 
 import psutil
 
-START_S, LIFE_S = 120.0, 900.0  # a cluster whose test was killed ends by itself after the latter
+START_S, LIFE_S = 600.0, 3600.0  # a cluster whose test was killed ends by itself after the latter
 
 
 def environment() -> dict[str, str]:
@@ -99,8 +99,8 @@ def end(process: psutil.Popen) -> None:
     left = [process, *below(process)]
     with suppress(psutil.NoSuchProcess):
         process.terminate()
-    _, left = psutil.wait_procs(left, timeout=10)
+    _, left = psutil.wait_procs(left, timeout=30)
     for each in left:
         with suppress(psutil.NoSuchProcess):
             each.kill()
-    psutil.wait_procs(left, timeout=10)
+    psutil.wait_procs(left, timeout=120)

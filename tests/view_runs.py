@@ -105,7 +105,7 @@ def virtual_screen(size="1000x640"):
         yield inherited | {"DISPLAY": f":{number}"}
     finally:
         server.terminate()
-        server.wait(timeout=30)
+        server.wait(timeout=300)
 
 
 def require_chromium():

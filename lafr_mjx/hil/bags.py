@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from lafr_mjx import so3
-from lafr_mjx.errors import InputError
+from lafr_mjx.errors import InputError, RunError
 from lafr_mjx.hil.messages import MalformedError, decode, message_type, seconds
 from lafr_mjx.hil.spool import Record, SpoolReader
 from lafr_mjx.types import CONTROL_DT, SAMPLE_DT, Reference, Rollout, State
@@ -52,6 +52,16 @@ def write_bag(path: Path, records: Iterable[Record]) -> int:
         partial.unlink(missing_ok=True)
         raise
     return count
+
+
+def bag_of(spool: Path, bag: Path, tell: Callable[[str], None]) -> None:
+    """Make the bag of a spool, if there is none yet; `tell` hears what stands against it."""
+    if not spool.exists() or bag.exists():
+        return
+    try:
+        write_bag(bag, read_records(spool, tell))
+    except (OSError, InputError, RunError) as error:
+        tell(f"no bag could be made of the recording {spool}: {error}")
 
 
 def read_records(path: Path, tell: Callable[[str], None] | None = None) -> Iterator[Record]:

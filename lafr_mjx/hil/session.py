@@ -16,8 +16,8 @@ import time
 from typing import TYPE_CHECKING, Any
 
 from lafr_mjx.closing import Closing
-from lafr_mjx.errors import InputError, RunError
-from lafr_mjx.hil.bags import read_records, write_bag
+from lafr_mjx.errors import RunError
+from lafr_mjx.hil.bags import bag_of
 from lafr_mjx.hil.console import Console
 from lafr_mjx.hil.descent import bring_down, is_down, longest_landing_s
 from lafr_mjx.hil.flight_clock import check_pace, flight_clock
@@ -318,17 +318,8 @@ class Session(Closing):
         bring_down(self)
         self._closing = True
         self._end_processes()
-        self._write_bag()
+        bag_of(self.folder / "flight.spool", self.folder / "flight.bag", self.note)
         self._closed = True
-
-    def _write_bag(self) -> None:
-        spool, bag = self.folder / "flight.spool", self.folder / "flight.bag"
-        if not spool.exists() or bag.exists():
-            return
-        try:
-            write_bag(bag, read_records(spool, self.note))
-        except (OSError, InputError, RunError) as error:
-            self.note(f"no bag could be made of the recording {spool}: {error}")
 
     # ------------------------------------------------------------- inside
 

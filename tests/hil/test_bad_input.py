@@ -22,7 +22,7 @@ from lafr_mjx.runs.run_folder import RunFolder
 def run(*arguments, **options):
     return subprocess.run(
         [sys.executable, "-m", "lafr_mjx.hil", *arguments], capture_output=True, text=True,
-        timeout=120, stdin=subprocess.DEVNULL, **options,
+        timeout=600, stdin=subprocess.DEVNULL, **options,
     )  # fmt: skip
 
 

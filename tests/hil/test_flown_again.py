@@ -40,7 +40,7 @@ def run(folder, late, passes_after, good=True):
     (folder / "test_realtime.py").write_text(TESTS.format(passes_after=passes_after, good=good))
     command = [sys.executable, "-m", "pytest", "-p", "no:xdist", "-p", "no:cacheprovider", "-q"]
     done = subprocess.run(
-        [*command, str(folder)], cwd=folder, capture_output=True, text=True, timeout=60
+        [*command, str(folder)], cwd=folder, capture_output=True, text=True, timeout=600
     )
     return done.returncode, done.stdout, len((folder / "count.txt").read_text())
 

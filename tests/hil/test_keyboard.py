@@ -48,7 +48,7 @@ def test_each_of_two_quick_keys_counts(terminal):
     session = Operated()
     with keys(session):
         os.write(terminal, b"lK")
-        wait_for(lambda: len(session.done) == 2, 5.0, "both")
+        wait_for(lambda: len(session.done) == 2, what="both")
     assert session.done == ["land", "cut"]
 
 
@@ -57,7 +57,7 @@ def test_keys(terminal, key, what):
     session = Operated()
     with keys(session):
         os.write(terminal, b"x" + key)
-        wait_for(lambda: session.done, 5.0, "it")
+        wait_for(lambda: session.done, what="it")
     assert session.done == [what]
 
 
@@ -69,7 +69,7 @@ def test_a_prompt_has_the_keyboard_for_itself(terminal):
         operator._ask(session, Word.POLICY)
         assert session.done == []
         os.write(terminal, b"K")
-        wait_for(lambda: session.done == ["cut"], 5.0, "keys again")
+        wait_for(lambda: session.done == ["cut"], what="keys again")
 
 
 @pytest.mark.parametrize(("answer", "done"), [("K", ["cut"]), ("stop", ["stop"]), ("no", [])])

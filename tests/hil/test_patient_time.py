@@ -138,7 +138,7 @@ def keeper():
             [sys.executable, "-m", "lafr_mjx.hil.time_keeper", str(file), str(os.getpid())]
         )
         try:
-            wait_for(file.exists, 20.0, "the keeper")
+            wait_for(file.exists, what="the keeper")
             yield process, file
         finally:
             process.kill()
@@ -157,7 +157,7 @@ def test_a_keeper_that_stands_still_stops_the_time_of_all(keeper):
     time.sleep(0.3)
     assert one() == still and two.now() == still_two
     os.kill(process.pid, signal.SIGCONT)
-    wait_for(lambda: one() > still + 0.05, 5.0, "time to go on")
+    wait_for(lambda: one() > still + 0.05, what="time to go on")
     assert one.stood_still_s >= 0.3
     assert one() - began <= time.monotonic() - real - 0.3
     assert two.now() == pytest.approx(one() / 2.0, abs=0.01)
@@ -192,7 +192,7 @@ def test_no_keeper_outlives_who_started_it_by_long(tmp_path):
         gone = subprocess.Popen([sys.executable, "-c", ""])
         gone.wait()
         keeper = subprocess.Popen([sys.executable, "-c", code, str(file), str(gone.pid)])
-        assert keeper.wait(20.0) == 0
+        assert keeper.wait(120.0) == 0
         assert not file.parent.exists(), "and leaves nothing"
     assert time_keeper._ORPHAN_S >= 60.0, "a software drone stays so long for a landing"
 
@@ -202,9 +202,9 @@ def test_it_ends_with_a_signal_and_leaves_nothing(tmp_path):
         process = subprocess.Popen(
             [sys.executable, "-m", "lafr_mjx.hil.time_keeper", str(file), str(os.getpid())]
         )
-        wait_for(file.exists, 20.0, "the keeper")
+        wait_for(file.exists, what="the keeper")
         process.terminate()
-        assert process.wait(10.0) == 0
+        assert process.wait(120.0) == 0
         folder = file.parent
     assert not folder.exists()
 
@@ -216,7 +216,7 @@ def test_a_flight_whose_machine_stands_still(tmp_path):
         missed = session.status["missed"]
         pids = [session.process(name).pid for name in ("time", "control", "drone", "stop")]
         session._send({"leg": str(_saved(session))})
-        wait_for(lambda: session.status.get("stage") == "track", 20.0, "the track")
+        wait_for(lambda: session.status.get("stage") == "track", what="the track")
         for _ in range(5):
             session.clock.sleep(0.5)
             for pid in pids:  # who keeps the time first, and last when it goes on
@@ -224,7 +224,7 @@ def test_a_flight_whose_machine_stands_still(tmp_path):
             time.sleep(0.4)
             for pid in reversed(pids):
                 os.kill(pid, signal.SIGCONT)
-        wait_for(lambda: 0 in session.status.get("finished", []), 20.0, "the end of the leg")
+        wait_for(lambda: 0 in session.status.get("finished", []), what="the end of the leg")
         rollout = session.rollout(0)
         assert session.mode == "policy", session.trouble()
         assert not [text for _, text in session.events if text.startswith("fault ")]

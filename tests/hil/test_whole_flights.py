@@ -37,18 +37,19 @@ def test_the_stop_of_a_second_person_beside_our_own(tmp_path):
         try:
             with Session(PROFILE, tmp_path, master=master.uri, patient=True) as session:
                 take_off(session)
-                wait_for(lambda: theirs.connected, 5.0, "their connection")
+                wait_for(lambda: theirs.connected, what="their connection")
                 text = (tmp_path / "stop.txt").read_text()
                 assert text.strip().splitlines()[-1].endswith("ready"), text
-                begin = time.monotonic()
+                clock = session.clock  # which waits for a machine that stands still
+                begin = clock.now()
                 theirs.stop()
                 while not any("guard" in words for _, words in drone_log(session)):
                     theirs.poll()
-                    assert time.monotonic() - begin < 1.0, "the guard"
+                    assert clock.now() - begin < 1.0, "the guard"
                     time.sleep(0.005)
                 while session.mode != "off":
                     theirs.poll()
-                    assert time.monotonic() - begin < 40.0, session.trouble()
+                    assert clock.now() - begin < 40.0, session.trouble()
                     time.sleep(0.02)
                 assert not crashed(session)
         finally:
@@ -62,11 +63,11 @@ def test_flight_ends_in_order_when_its_command_is_told_to_end(tmp_path, number):
     command = [*FLY, "--fixed", "--out", str(out)]
     flight = subprocess.Popen(command, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True)
     log = out / "hil" / "events.txt"
-    wait_for(lambda: log.exists() and "hover → policy" in log.read_text(), 60.0, "the policy")
+    wait_for(lambda: log.exists() and "hover → policy" in log.read_text(), 900.0, "the policy")
     for _ in range(2):
         flight.send_signal(number)
         time.sleep(0.01)
-    _, told = flight.communicate(timeout=60.0)
+    _, told = flight.communicate(timeout=900.0)
     assert flight.returncode == 1 and "the vehicle was landed" in told
     assert "Traceback" not in told and (out / "summary.json").exists()
     assert "land → off" in log.read_text() and "→ guard" not in log.read_text()
@@ -79,9 +80,9 @@ def test_whatever_goes_wrong_on_the_ground_the_vehicle_is_landed_first(tmp_path)
     file = tmp_path / "told.json"
     flight = subprocess.Popen([*command, "--json", str(file)], stdout=subprocess.PIPE,
                               stderr=subprocess.PIPE, text=True)  # fmt: skip
-    wait_for(lambda: (out / "hil").exists(), 60.0, "the folder")
+    wait_for(lambda: (out / "hil").exists(), 900.0, "the folder")
     (out / "hil" / ".leg-000.npz").mkdir()
-    _, told = flight.communicate(timeout=90.0)
+    _, told = flight.communicate(timeout=900.0)
     assert flight.returncode == 1 and "Is a directory" in told and "Traceback" not in told
     log = (out / "hil" / "events.txt").read_text()
     assert "hover → policy" in log and "land → off" in log

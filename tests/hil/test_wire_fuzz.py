@@ -29,7 +29,7 @@ def test_random_bytes_at_every_door(pair, master):
     call = xmlrpc.client.dumps(("/f", TOPIC, [["TCPROS"]]), "requestTopic").encode()
     http = b"POST / HTTP/1.1\r\nContent-Length: %d\r\n\r\n%s" % (len(call), call)
     for i in range(300):
-        sock = socket.create_connection(("127.0.0.1", doors[i % len(doors)]), timeout=2)
+        sock = socket.create_connection(("127.0.0.1", doors[i % len(doors)]), timeout=120)
         good = hello if i % 2 else http
         cut = good[: rng.randrange(len(good))]
         noise = rng.randbytes(rng.randrange(1, 2000))
@@ -99,7 +99,7 @@ def test_10000_connections_opened_and_dropped(pair):
     threads, open_files = threading.active_count(), len(os.listdir("/proc/self/fd"))
     linger = struct.pack("ii", 1, 0)  # close with a reset: no port waits
     for i in range(10_000):
-        sock = socket.create_connection(("127.0.0.1", doors[i % 2]), timeout=5)
+        sock = socket.create_connection(("127.0.0.1", doors[i % 2]), timeout=120)
         sock.setsockopt(socket.SOL_SOCKET, socket.SO_LINGER, linger)
         if i % 3 == 0:
             sock.send(b"\x10")

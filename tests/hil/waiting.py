@@ -12,8 +12,8 @@ def has_ended(pid):
         return True
 
 
-def wait_for(condition, seconds=5.0, what="it"):
-    """Wait until a condition holds; say what did not happen."""
+def wait_for(condition, seconds=120.0, what="it"):
+    """Wait until a condition holds; say what did not happen. The time is for what never comes."""
     end = time.monotonic() + seconds
     while time.monotonic() < end:
         if condition():

@@ -56,7 +56,7 @@ class FakePublisher:
         rpc.call(master.uri, "registerPublisher", "/fake", topic, kind, self.uri)
 
     def accept(self):
-        self.data.settimeout(5.0)
+        self.data.settimeout(120.0)
         sock, _ = self.data.accept()
         (length,) = struct.unpack("<I", sock.recv(4))
         while length > 0:

@@ -28,7 +28,7 @@ def fences(page: Path) -> list[tuple[str, str]]:
 
 def run(*arguments: str) -> str:
     done = subprocess.run(
-        [sys.executable, *arguments], cwd=ROOT, capture_output=True, text=True, timeout=600
+        [sys.executable, *arguments], cwd=ROOT, capture_output=True, text=True, timeout=900
     )
     assert done.returncode == 0, done.stderr
     return done.stdout
@@ -60,10 +60,17 @@ def test_script_prints_what_its_page_says(script):
     assert_same_report(run(str(script)), documented[script.name])
 
 
-def pages_with_code() -> list[Path]:
+LONG = ("python.md",)  # pages whose code takes a minute
+
+
+def pages_with_code() -> list:
     """The readme and the pages that have Python blocks of their own (not included ones)."""
     pages = [ROOT / "README.md", *sorted((ROOT / "docs").glob("*.md"))]
-    return [page for page in pages if any(language == "python" for language, _ in fences(page))]
+    return [
+        pytest.param(page, marks=[pytest.mark.long] if page.name in LONG else [])
+        for page in pages
+        if any(language == "python" for language, _ in fences(page))
+    ]
 
 
 @pytest.mark.parametrize("page", pages_with_code(), ids=lambda path: path.name)

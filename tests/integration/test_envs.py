@@ -182,7 +182,7 @@ def test_dm_controls_viewer_flies_it():
     with virtual_screen() as environment:
         done = subprocess.run(
             [sys.executable, "-c", _VIEWER], capture_output=True, text=True, check=False,
-            timeout=300, cwd=ROOT, env=environment | {"MUJOCO_GL": "glfw"},
+            timeout=900, cwd=ROOT, env=environment | {"MUJOCO_GL": "glfw"},
         )  # fmt: skip
     assert "steps seen in the viewer: 30" in done.stdout, done.stderr
 
@@ -272,7 +272,7 @@ def test_a_fleet_restarts_those_that_are_lost_one_step_later(fleet):
 def run(script):
     done = subprocess.run(
         [sys.executable, ROOT / "examples" / script],
-        capture_output=True, text=True, check=False, timeout=600,
+        capture_output=True, text=True, check=False, timeout=900,
     )  # fmt: skip
     assert done.returncode == 0, done.stderr
     assert "Traceback" not in done.stderr

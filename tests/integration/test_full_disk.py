@@ -5,14 +5,13 @@ from __future__ import annotations
 import errno
 import os
 import sys
-from dataclasses import replace
 
 import pytest
 
 from lafr_mjx.adaptation.adaptation_job import AdaptationJob
 from lafr_mjx.adaptation.adaptation_report import AdaptationReport
 from lafr_mjx.errors import InputError, RunError
-from lafr_mjx.learner import adapt
+from lafr_mjx.learner.loop import Adaptation
 from lafr_mjx.run_spec import RunSpec
 from lafr_mjx.runs.run_folder import RunFolder
 
@@ -53,18 +52,24 @@ def disk():
     disk.folder = "nowhere"
 
 
+@pytest.fixture(scope="module")
+def flown():
+    """The first flight and what it left, once it was flown."""
+    return []
+
+
 @pytest.fixture
-def quick(monkeypatch, disk):
+def quick(monkeypatch, disk, flown):
     """All flights are the first one: only what is written counts here."""
-    flown, really = [], adapt.iterate
+    really = Adaptation.step
 
-    def iterate(plant, run, state, *rest, **options):
+    def step(run, stage):
         if not flown:
-            flown.append(really(plant, run, state, *rest, **options))
-        after, state, flight = flown[0]
-        return replace(after, flights=run.flights + 1), state, flight
+            flown.append((really(run, stage), run.plants.state, run.state))
+        flights, run.plants.state, run.state = flown[0]
+        return flights
 
-    monkeypatch.setattr(adapt, "iterate", iterate)
+    monkeypatch.setattr(Adaptation, "step", step)
     force = os.fsync
     monkeypatch.setattr(os, "fsync", lambda descriptor: (disk.step(), force(descriptor)))
 

@@ -3,11 +3,13 @@
 from pathlib import Path
 
 import nbformat
+import pytest
 from nbclient import NotebookClient
 
 NOTEBOOK = Path(__file__).parents[2] / "notebooks" / "quickstart.ipynb"
 
 
+@pytest.mark.long
 def test_it_adapts_and_shows_it():
     notebook = nbformat.read(NOTEBOOK, as_version=4)
     assert all(not cell.get("outputs") for cell in notebook.cells), "it is kept without outputs"

@@ -29,7 +29,7 @@ def test_in_a_browser(page_file):
     with sync_playwright() as playwright:
         browser = playwright.chromium.launch(executable_path=browser_path, args=["--no-sandbox"])
         page = browser.new_page(viewport={"width": 1200, "height": 900})
-        page.set_default_timeout(120_000)
+        page.set_default_timeout(600_000)
         page.on("console", lambda m: complaints.append(m.text) if m.type == "error" else None)
         page.on("pageerror", lambda error: complaints.append(str(error)))
         page.on("requestfailed", lambda request: complaints.append(request.url))

@@ -309,13 +309,13 @@ def test_command_line_in_a_process_of_its_own(run, tmp_path):
     done = subprocess.run(
         [sys.executable, "-m", "lafr_mjx", "view", str(run), "--video", "v.gif", "--seconds", "0.3",
          "--size", "160x90", "--fps", "12"],
-        cwd=tmp_path, capture_output=True, text=True, check=False, timeout=300,
+        cwd=tmp_path, capture_output=True, text=True, check=False, timeout=900,
     )  # fmt: skip
     assert done.returncode == 0, done.stderr
     assert (tmp_path / "v.gif").stat().st_size > 1000
     again = subprocess.run(
         [sys.executable, "-m", "lafr_mjx", "view", str(run), "--video", "v.gif"],
-        cwd=tmp_path, capture_output=True, text=True, check=False, timeout=300,
+        cwd=tmp_path, capture_output=True, text=True, check=False, timeout=900,
     )  # fmt: skip
     assert again.returncode == 2
     assert "exists already" in again.stderr

@@ -48,7 +48,7 @@ def _free_port():
 
 def test_it_listens_on_this_machine_only(view):
     with socket.socket() as client:
-        client.settimeout(5)
+        client.settimeout(120)
         assert client.connect_ex(("127.0.0.1", view.port)) == 0
     others = {a[4][0] for a in socket.getaddrinfo(socket.gethostname(), None, socket.AF_INET)}
     for address in others - {"127.0.0.1", "127.0.1.1"}:
@@ -67,7 +67,7 @@ def test_in_a_browser(view):
         browser = playwright.chromium.launch(executable_path=browser_path, args=ARGUMENTS)
         # Triangles are drawn by the processor here: few pixels, and patience.
         page = browser.new_page(viewport={"width": 800, "height": 500}, device_scale_factor=0.5)
-        page.set_default_timeout(120_000)
+        page.set_default_timeout(600_000)
         page.on("console", lambda m: complaints.append(m.text) if m.type == "error" else None)
         page.on("pageerror", lambda error: complaints.append(str(error)))
         page.on("requestfailed", lambda request: complaints.append(request.url))
@@ -78,7 +78,7 @@ def test_in_a_browser(view):
         _until(lambda: _plots_are_drawn(page))
 
         def picture():
-            data = page.screenshot(timeout=120_000)
+            data = page.screenshot(timeout=600_000)
             return np.asarray(Image.open(io.BytesIO(data)).convert("RGB").crop(WORLD), int)
 
         def differing(one, other):
@@ -148,7 +148,7 @@ def _plots_are_drawn(page):
 def _settled(page, picture, differing):
     """A picture of a scene that has come to rest."""
     before = picture()
-    for _ in range(60):
+    for _ in range(600):
         page.wait_for_timeout(500)
         after = picture()
         if differing(before, after) < 3:
@@ -160,7 +160,7 @@ def _settled(page, picture, differing):
 def _until(condition):
     import time
 
-    for _ in range(200):
+    for _ in range(6000):
         if condition():
             return
         time.sleep(0.1)

@@ -14,7 +14,7 @@ from lafr_mjx.interruption import Interrupted, held, orderly
 
 
 def wait_for_the_end():
-    for _ in range(500):
+    for _ in range(6000):
         time.sleep(0.01)
     pytest.fail("the interruption was lost")
 

@@ -1,9 +1,8 @@
 """A plugin of your own inside an adaptation: an updraught over half of the room."""
 
+import lafr_mjx as lm  # before JAX: it quietens XLA
 import jax.numpy as jnp
 from flax import struct
-
-import lafr_mjx as lm
 
 
 @struct.dataclass

@@ -2,9 +2,8 @@
 
 from typing import Any, NamedTuple
 
+import lafr_mjx as lm  # before JAX: it quietens XLA
 import jax.numpy as jnp
-
-import lafr_mjx as lm
 
 
 class Careful(NamedTuple):

@@ -36,9 +36,12 @@ if TYPE_CHECKING:
         ActuatorPlugin,
         AirPlugin,
         CommandPlugin,
+        Flow,
         ForcePlugin,
         SensePlugin,
+        Setting,
     )
+    from lafr_mjx.plant.rigid_body import Wrench
     from lafr_mjx.plant.scenario import load_scenario
     from lafr_mjx.plant.stepped_flight import fly_steps
     from lafr_mjx.plant.vec3 import Vec3
@@ -76,7 +79,10 @@ _WHERE = {
     "ActuatorPlugin": "plant.plugins",
     "AirPlugin": "plant.plugins",
     "CommandPlugin": "plant.plugins",
+    "Flow": "plant.plugins",
     "ForcePlugin": "plant.plugins",
+    "Setting": "plant.plugins",
+    "Wrench": "plant.rigid_body",
     "SensePlugin": "plant.plugins",
     "Controller": "control.controller",
     "Network": "control.controller",
@@ -113,6 +119,7 @@ __all__ = [
     "CommandPlugin",
     "Controller",
     "Evidence",
+    "Flow",
     "ForcePlugin",
     "InputError",
     "LastFlight",
@@ -128,9 +135,11 @@ __all__ = [
     "RunSpec",
     "SensePlugin",
     "Sensed",
+    "Setting",
     "State",
     "TimeScaling",
     "Vec3",
+    "Wrench",
     "ablate",
     "adapt",
     "bounds",

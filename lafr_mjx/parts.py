@@ -247,10 +247,12 @@ def own_digest(option: str, text: str) -> str:
 
 def module_of(option: str, text: str, source: str) -> Any:
     """A user's module, by its file or its name; a file is run once."""
+    path = Path(source).expanduser().resolve()
+    # Its neighbours are found, too, as in a script.
+    sys.path.insert(0, str(path.parent if source.endswith(".py") else Path.cwd()))
     try:
         if not source.endswith(".py"):
             return importlib.import_module(source)
-        path = Path(source).expanduser().resolve()
         main = sys.modules.get("__main__")
         if main is not None and getattr(main, "__file__", None) == str(path):
             return main  # a script that names itself is not run again
@@ -271,6 +273,8 @@ def module_of(option: str, text: str, source: str) -> Any:
         raise
     except Exception as error:  # whatever the user's file does
         raise InputError(f"--{option} {text}: cannot be imported: {reason(error)}") from error
+    finally:
+        sys.path.pop(0)
 
 
 def leaves(tree: Any) -> list[Any]:

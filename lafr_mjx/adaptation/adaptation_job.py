@@ -9,6 +9,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any, Protocol
 
 import jax
+import numpy as np
 
 from lafr_mjx import batching, compilation_cache, parts
 from lafr_mjx.adaptation import own_parts
@@ -16,7 +17,7 @@ from lafr_mjx.adaptation.first_policy import first_policy, network_of
 from lafr_mjx.adaptation.plants import plants_of
 from lafr_mjx.adaptation.record import record_of
 from lafr_mjx.control.policy_file import save_policy
-from lafr_mjx.errors import InputError
+from lafr_mjx.errors import InputError, RunError
 from lafr_mjx.learner import loop, methods
 from lafr_mjx.learner.improve import Sizes
 from lafr_mjx.metrics import flight_metrics
@@ -204,6 +205,12 @@ class AdaptationJob:
                     save_policy(path, learned, network)
             folder.save_checkpoint(iteration, (run.plants.state, run.state))
             report.after(record)
+            (scale,) = run.time_scales
+            if not (np.isfinite(scale) and scale > 0.0):
+                raise RunError(
+                    f"--ats {spec.ats}: gave the time scale {scale:g} after flight {iteration}; it "
+                    f"must be a positive number"
+                )
 
 
 def full_path(name_or_path: str) -> str:

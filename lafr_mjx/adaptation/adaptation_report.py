@@ -62,9 +62,11 @@ class AdaptationReport:
         if done >= count:
             self.console.print("This run is finished already.")
         else:
+            first = "First a base policy is trained (half a minute, then kept), and p"
+            trained = not done and spec.method != "geometric" and not spec.policy.endswith(".npz")
             self.console.print(
-                "First a base policy is trained (half a minute, then kept) and programs are "
-                "compiled (about a minute); a flight with its learning then takes a few seconds."
+                f"{first if trained else 'P'}rograms are compiled (about a minute); a flight with "
+                f"its learning then takes a few seconds."
             )
         self.flown_s = 0.0
         self._status: Any = None
@@ -134,7 +136,8 @@ class AdaptationReport:
             "flight_time_s": sum(r["flight_time_s"] for r in records),
             "crashes": sum(r["crashed"] for r in records),
             "flights_beyond_threshold": sum(
-                r["peak_error_m"] > self.job.task.error_threshold_m for r in records
+                r["peak_error_m"] is None or r["peak_error_m"] > self.job.task.error_threshold_m
+                for r in records
             ),
             "first_peak_speed_mps": first["peak_speed_mps"],
             "last_peak_speed_mps": last["peak_speed_mps"],

@@ -62,6 +62,7 @@ def save_policy(path: Path, policy: Policy, network: str = "mlp") -> None:
             arrays[f"weight{i}"], arrays[f"bias{i}"] = layer
     else:
         arrays["network"] = np.array(network)
+        arrays["network_digest"] = np.array(_digest(network))
         for i, leaf in enumerate(parts.leaves(plain.network)):
             arrays[f"leaf{i}"] = leaf
     data = io.BytesIO()  # on a full disk, NumPy would complain beside the exception
@@ -118,6 +119,10 @@ def load_policy(path: Path) -> Policy:
 def _own_network(path: Path, arrays: dict[str, Any], limits: CommandLimits) -> Policy:
     """A policy with a network that its file names: made anew, with the stored weights."""
     text = str(arrays["network"])
+    if "network_digest" in arrays and str(arrays["network_digest"]) != _digest(text):
+        raise InputError(
+            f"{path}: its network {text} was edited since; its weights mean another one"
+        )
     made = create_policy(np.random.default_rng(0), limits, text)
     wanted = [np.shape(leaf) for leaf in parts.leaves(made.network)]
     found = [arrays[f"leaf{i}"] for i in range(len(wanted))]
@@ -125,6 +130,10 @@ def _own_network(path: Path, arrays: dict[str, Any], limits: CommandLimits) -> P
         raise InputError(f"{path}: its weights are not those of its network, {text}")
     rest = iter(found)
     return made._replace(network=parts.map_leaves(lambda _: next(rest), made.network))
+
+
+def _digest(network: str) -> str:
+    return parts.digest(parts.class_of(parts.NETWORK, network)[0])
 
 
 def _check(path: Path, policy: Policy) -> None:

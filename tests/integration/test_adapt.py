@@ -9,7 +9,7 @@ import pytest
 from lafr_mjx import batching
 from lafr_mjx.adaptation.adaptation_job import AdaptationJob
 from lafr_mjx.control.policy_file import load_policy
-from lafr_mjx.errors import InputError
+from lafr_mjx.errors import InputError, RunError
 from lafr_mjx.learner import loop
 from lafr_mjx.run_spec import RunSpec
 from lafr_mjx.runs.run_folder import RunFolder
@@ -177,3 +177,20 @@ def test_a_plant_of_a_random_batch_can_be_flown_again():
     assert first.scenario.settings != second.scenario.settings
     again = AdaptationJob.build(second.spec)
     assert again.scenario.settings == second.scenario.settings
+
+
+@pytest.mark.long
+def test_a_rule_that_gives_no_number_ends_the_run_in_a_line(tmp_path):
+    (tmp_path / "rules.py").write_text(
+        "from lafr_mjx.learner.ats_hold import Hold\n\n\nclass Lost(Hold):\n"
+        "    def propose(self, memory, last):\n"
+        "        return memory, float('nan') * last.pace.time_scale\n"
+    )
+    spec = RunSpec(**(RUN | {"ats": f"{tmp_path}/rules.py:Lost()", "iterations": 2}))
+    job = AdaptationJob.build(spec)
+    with (
+        RunFolder.create(tmp_path / "run", job.config()) as folder,
+        pytest.raises(RunError, match=r"Lost\(\): gave the time scale nan after flight 0"),
+    ):
+        job.work(folder, Quiet())
+    assert len(without_wall_time(tmp_path / "run")) == 1

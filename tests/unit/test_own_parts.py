@@ -16,6 +16,7 @@ from lafr_mjx.adaptation import own_parts
 from lafr_mjx.adaptation.adaptation_job import AdaptationJob
 from lafr_mjx.control.policy import act, create_policy
 from lafr_mjx.control.policy_file import load_policy, save_policy
+from lafr_mjx.errors import InputError
 from lafr_mjx.learner import methods
 from lafr_mjx.model import residual
 
@@ -254,3 +255,26 @@ print(act(load_policy(Path({str(stored)!r})), np.linspace(-1.0, 1.0, 61)).tolist
     assert done.returncode == 0, done.stderr
     wanted = act(policy, np.linspace(-1.0, 1.0, 61))
     np.testing.assert_allclose(np.array(eval(done.stdout)), wanted, rtol=1e-6)
+
+
+def test_weights_are_not_flown_in_a_network_that_was_edited_since(file, tmp_path):
+    text, stored = f"{file}:Plain()", tmp_path / "policy.npz"
+    save_policy(stored, create_policy(np.random.default_rng(3), LIMITS, text), text)
+    load_policy(stored)
+    edited = tmp_path / "other" / file.name
+    edited.parent.mkdir()
+    edited.write_text(file.read_text().replace("seen @ self.weight", "2.0 * seen @ self.weight"))
+    with np.load(stored) as arrays:
+        changed: Any = dict(arrays) | {"network": np.array(f"{edited}:Plain()")}
+    np.savez(stored, **changed)
+    with pytest.raises(InputError, match="was edited since"):
+        load_policy(stored)
+
+
+def test_a_users_file_finds_its_neighbours(tmp_path):
+    (tmp_path / "neighbour.py").write_text(HEAD + RULE)
+    (tmp_path / "uses.py").write_text("from neighbour import Sprint\n")
+    before = list(sys.path)
+    rule = methods.settings_of("ours", ats=f"{tmp_path}/uses.py:Sprint(step=0.2)").time_scaling
+    assert rule.step == 0.2
+    assert sys.path == before

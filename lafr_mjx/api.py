@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import inspect
+from dataclasses import fields
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Literal, get_args, get_origin, get_type_hints
 
@@ -11,7 +12,7 @@ from lafr_mjx.commands.adapt import Adapt
 from lafr_mjx.commands.bounds import Bounds
 from lafr_mjx.commands.fit import Fit
 from lafr_mjx.commands.fly import Fly
-from lafr_mjx.errors import InputError
+from lafr_mjx.errors import InputError, meant
 from lafr_mjx.parts import text_of
 from lafr_mjx.run_spec import PARTS
 
@@ -42,7 +43,7 @@ def fly(
         plugins: of your own, by name; or as `lafr-mjx fly` takes them.
         options: those of `lafr-mjx fly`, with underscores.
     """
-    return _checked(Fly(task, plugins=_plugins(plugins), **_paths(options, "json"))).fly()
+    return _made(Fly, task, plugins=_plugins(plugins), **_paths(options, "json")).fly()
 
 
 def adapt(
@@ -67,7 +68,7 @@ def adapt(
         options: those of `lafr-mjx adapt`, with underscores.
     """
     given = _parts(_paths(options, "out", "resume", "repeat", "json"))
-    return Adapt(task, plugins=_plugins(plugins), **given).run()
+    return _made(Adapt, task, plugins=_plugins(plugins), **given).run()
 
 
 def ablate(
@@ -96,7 +97,7 @@ def ablate(
     lists = {key: tuple(options.pop(key)) for key in ("methods", "scenarios", "seeds")
              if key in options}  # fmt: skip
     given: Any = {**_parts(_paths(options, "out", "json")), **lists}
-    return Ablate(tasks, sweep=tuple(sweep), plugins=_plugins(plugins), **given).run()
+    return _made(Ablate, tasks, sweep=tuple(sweep), plugins=_plugins(plugins), **given).run()
 
 
 def fit(*logs: Path | str, **options: Any) -> dict[str, Any]:
@@ -111,7 +112,7 @@ def fit(*logs: Path | str, **options: Any) -> dict[str, Any]:
         options: those of `lafr-mjx fit`, with underscores.
     """
     given = _paths(options, "columns", "export_scenario", "out", "json")
-    return _checked(Fit(tuple(map(Path, logs)), **given)).run()
+    return _made(Fit, tuple(map(Path, logs)), **given).run()
 
 
 def bounds(task: str = "figure8", **options: Any) -> dict[str, Any]:
@@ -125,7 +126,7 @@ def bounds(task: str = "figure8", **options: Any) -> dict[str, Any]:
         task: a shipped task, or the path of a task file.
         options: those of `lafr-mjx bounds`, with underscores.
     """
-    return _checked(Bounds(task, **_paths(options, "json"))).run()
+    return _made(Bounds, task, **_paths(options, "json")).run()
 
 
 def _plugins(plugins: Mapping[str, Plugin] | Iterable[str]) -> tuple[str, ...]:
@@ -141,8 +142,15 @@ def _paths(options: dict[str, Any], *names: str) -> dict[str, Any]:
     return {k: Path(v) if k in names and v is not None else v for k, v in options.items()}
 
 
-def _checked(command: Any) -> Any:
-    """Refuse words that the command line would refuse, too."""
+def _made(kind: type, first: Any, **options: Any) -> Any:
+    """The command; words that the command line would refuse are refused here, too."""
+    known = [field.name for field in fields(kind)]
+    for name in options:
+        if name not in known:
+            raise InputError(
+                f"{kind.__name__.lower()}: there is no option {name!r}{meant(name, known)}"
+            )
+    command = kind(first, **options)
     for name, hint in get_type_hints(type(command)).items():
         value = getattr(command, name)
         several = get_origin(hint) is tuple

@@ -16,7 +16,6 @@ from __future__ import annotations
 
 import ast
 import dataclasses
-import difflib
 import hashlib
 import importlib
 import importlib.util
@@ -30,7 +29,7 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 
 import numpy as np
 
-from lafr_mjx.errors import InputError
+from lafr_mjx.errors import InputError, meant
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -112,11 +111,10 @@ def check_name(kind: Kind, text: str) -> Named:
     named, shipped = parse(kind.option, text), kind.names()
     if named.source or named.name in shipped:
         return named
-    near = difflib.get_close_matches(named.name, shipped, 1)
-    meant = f"; did you mean {near[0]}?" if near else ""
+    file = ", or a policy.npz" if kind is NETWORK else ""
     raise InputError(
-        f"--{kind.option} {text}: must be one of {', '.join(shipped)}, or your own as "
-        f"FILE.py:CLASS(PARAMETER=VALUE, ...){meant}"
+        f"--{kind.option} {text}: must be one of {', '.join(shipped)}{file}, or your own as "
+        f"FILE.py:CLASS(PARAMETER=VALUE, ...){meant(named.name, shipped)}"
     )
 
 
@@ -138,9 +136,9 @@ def own_class(option: str, text: str, named: Named) -> type:
         own = [
             n for n, v in vars(module).items() if getattr(v, "__module__", "") == module.__name__
         ]
-        near = difflib.get_close_matches(named.name, own, 1)
-        meant = f"; did you mean {near[0]}?" if near else ""
-        raise InputError(f"--{option} {text}: {named.source} has no class '{named.name}'{meant}")
+        raise InputError(
+            f"--{option} {text}: {named.source} has no class '{named.name}'{meant(named.name, own)}"
+        )
     return found
 
 

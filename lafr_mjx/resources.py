@@ -2,10 +2,9 @@
 
 from __future__ import annotations
 
-import difflib
 from pathlib import Path
 
-from lafr_mjx.errors import InputError
+from lafr_mjx.errors import InputError, meant
 
 _PACKAGE = Path(__file__).resolve().parent
 _ROOTS = (_PACKAGE / "_data", _PACKAGE.parent)  # wheel first: a checkout has no _data
@@ -44,9 +43,7 @@ def find_toml(folder: str, name_or_path: str, kind: str) -> Path:
     if path.is_file():
         return path
     shipped = shipped_names(folder)
-    near = difflib.get_close_matches(name_or_path, shipped, n=1)
-    hint = f" (did you mean '{near[0]}'?)" if near else ""
     raise InputError(
-        f"unknown {kind} '{name_or_path}'{hint}; shipped: {', '.join(shipped)}; "
-        f"or give the path of a .toml file"
+        f"unknown {kind} '{name_or_path}': shipped are {', '.join(shipped)}; or give the path of a "
+        f".toml file{meant(name_or_path, shipped)}"
     )

@@ -13,7 +13,7 @@ from typing import Any, Literal, get_args, get_origin, get_type_hints
 from tyro.conf import Positional, UseAppendAction  # noqa: TC002 (read at run time)
 
 from lafr_mjx import parts
-from lafr_mjx.errors import InputError
+from lafr_mjx.errors import InputError, meant
 
 MethodName = Literal["ours", "baseline", "lotf", "anchor-only", "residual-only", "geometric"]
 EngineName = Literal["mjx", "freebody"]
@@ -104,7 +104,7 @@ class RunSpec:
             if not parts.parse("engine", self.engine).source:
                 raise InputError(
                     f"--engine {self.engine}: must be one of {', '.join(ENGINES)}, or a plant of "
-                    f"your own as FILE.py:CLASS(PARAMETER=VALUE, ...)"
+                    f"your own as FILE.py:CLASS(PARAMETER=VALUE, ...){meant(self.engine, ENGINES)}"
                 )
             if self.plugins:
                 raise InputError("--plugins: are effects of our own plant; --engine names another")

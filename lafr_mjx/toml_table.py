@@ -6,14 +6,13 @@ A reader asks a `Table` for each key it knows, with its type and range, and then
 
 from __future__ import annotations
 
-import difflib
 import math
 import tomllib
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from lafr_mjx.errors import InputError
+from lafr_mjx.errors import InputError, meant
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
@@ -213,10 +212,8 @@ class Table:
         for key in self.data:
             if key not in self._read:
                 known = sorted(self._read)
-                near = difflib.get_close_matches(key, known, n=1)
-                hint = f"; did you mean '{self.prefix}{near[0]}'?" if near else ""
                 raise InputError(
-                    f"{self.path}: unknown key '{self.prefix}{key}'{hint} "
+                    f"{self.path}: unknown key '{self.prefix}{key}'{meant(key, known)} "
                     f"(allowed here: {', '.join(known)})"
                 )
         for child in self._children:

@@ -25,7 +25,7 @@ def lafr(*arguments, cwd=None):
 @pytest.mark.parametrize(
     ("arguments", "expected"),
     [
-        (("fly", "nowhere"), "unknown task 'nowhere'; shipped: dash, figure8"),
+        (("fly", "nowhere"), "unknown task 'nowhere': shipped are dash, figure8"),
         (("fly", "./missing.toml"), "task file './missing.toml' does not exist"),
         (("fly", "--scenario", "hurricane"), "unknown scenario 'hurricane'"),
         (("fly", "--vehicle", "ufo"), "unknown vehicle 'ufo'"),

@@ -42,7 +42,7 @@ def test_functions_tell_their_options_and_how_they_are_called(name):
 
 
 def test_a_wrong_option_is_named():
-    with pytest.raises(TypeError, match="flavour"):
+    with pytest.raises(lm.InputError, match="there is no option 'flavour'"):
         lm.fly("figure8", flavour=3)
 
 

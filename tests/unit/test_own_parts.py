@@ -166,7 +166,9 @@ def test_a_new_module_in_the_package_is_a_new_part(installed):
     assert rule.step == 0.2 and rule.outcomes == ("faster",)
     assert type(network).__name__ == "Plain" and np.abs(network.weight).max() > 1.0
     assert inputs.push.tolist() == [2.0, 2.0, 2.0]
-    with pytest.raises(lm.InputError, match=r"--ats sprnt: must be one of .*did you mean sprint\?"):
+    with pytest.raises(
+        lm.InputError, match=r"--ats sprnt: must be one of .*did you mean 'sprint'\?"
+    ):
         lm.RunSpec(ats="sprnt").check()
 
 
@@ -183,7 +185,7 @@ def test_so_is_a_class_in_a_users_file(file):
     ("option", "text", "words"),
     [
         ("ats", "mine.py:NoChoice", "has no 'choose'"),
-        ("ats", "mine.py:Sprnt", "has no class 'Sprnt'; did you mean Sprint?"),
+        ("ats", "mine.py:Sprnt", "has no class 'Sprnt'; did you mean 'Sprint'?"),
         ("ats", "mine.py:Sprint(stp=1)", "'stp'; its parameters are step"),
         ("ats", "mine.py:Sprint(step='a')", "settings must be numbers"),
         ("ats", "mine.py:Sprint(0.1)", "PARAMETER=VALUE"),

@@ -57,7 +57,7 @@ def run(*arguments, **options):
         (["fly", "--scenario", "nowhere"], "unknown scenario"),
         (["fly", "--policy", "none.npz"], "none.npz"),
         (["fly", "--policy", "none.npz", "--fixed"], "none.npz"),
-        (["fly", "--policy", "none.py:Net"], "none.py cannot be imported"),
+        (["fly", "--policy", "none.py:Net"], "there is no file"),
         (["fly", "--policy", "mpl"], "did you mean 'mlp'?"),
         (["fly", "--policy", "mlp(hidden=[8])", "--fixed"], "need a run's policy.npz"),
         (["fly", "--ats", "verifed"], "did you mean 'verified'?"),

@@ -117,7 +117,7 @@ def test_flies_as_the_shipped_network_with_the_same_weights(tmp_path, nets):
     ("name", "told"),
     [
         ("Slow", "at most 5 ms of the 20 ms of a control period"),
-        ("OneOnly", "cannot be evaluated for observations"),
+        ("OneOnly", "fails: ValueError"),
         ("Lazy", "imports jax, which the control process of a drone must not have"),
         ("NoNetwork", "it is no network"),
         ("Twice(depth=3)", "its parameters are"),

@@ -62,7 +62,7 @@ def test_a_learner_that_diverges_is_frozen(tmp_path):
 def test_parts_of_ones_own_fly(tmp_path):
     network = f"{written(tmp_path)}:Twice(width=64)"
     summary = adapt(tmp_path, policy=network, features="body", ats="hold")
-    assert summary["crashes"] == 0 and summary["hil"]["trips"] == []
+    assert summary["crashes"] == 0
     folder = RunFolder.open(tmp_path / "run")
     assert {record["time_scale"] for record in folder.iterations()} == {1.0}, "held"
     assert stored_network(folder.path / "policy.npz") == network

@@ -142,14 +142,14 @@ def own_class(option: str, text: str, named: Named) -> type:
     return found
 
 
-def made(kind: Kind, text: str, make: str = "") -> Any:
-    """The part itself, by its class or by a function of the class, with its parameters.
+def made(kind: Kind, text: str) -> Any:
+    """The part itself, with its parameters.
 
     Raises:
         InputError: the part does not exist or does not take these parameters.
     """
     found, values = class_of(kind, text)
-    return called(kind.option, text, getattr(found, make) if make else found, values)
+    return called(kind.option, text, found, values)
 
 
 def called(option: str, text: str, make: Callable[..., Any], values: dict[str, Any]) -> Any:

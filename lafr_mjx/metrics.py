@@ -28,6 +28,7 @@ class FlightMetrics:
     peak_speed_mps: float
     rmse_m: float
     peak_error_m: float
+    peak_path_distance_m: float  # from the task's own path, wherever along it; with the ramp
     rate_saturation: float  # share of commands with a body rate at its limit
     thrust_saturation: float  # share of commands with the thrust at its limit
     crashed: bool
@@ -61,6 +62,7 @@ def flight_metrics(rollout: Rollout, task: Task, limits: CommandLimits) -> Fligh
         peak_speed_mps=float(speed[counted].max()),
         rmse_m=float(np.sqrt(np.mean(error[counted] ** 2))),
         peak_error_m=float(error[counted].max()),
+        peak_path_distance_m=float(task.distance(position[valid & ~crashed]).max()),
         rate_saturation=float(at_rate.any(axis=-1).mean()),
         thrust_saturation=float(at_thrust.mean()),
         crashed=any_crash,

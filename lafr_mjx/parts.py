@@ -5,11 +5,11 @@
     my_rules.py:Careful(step=0.05)
     my_package.rules:Careful
 
-A kind of part (time scaling, inputs of the residual, policy network) is a family of modules in
-one package: `learner/ats_*.py`, for one. The file's name is the part's name, and the class of
-the same name in it is the part, so that a new part is a new file and nothing else. A user's own
-is named by its file, or by a module that can be imported. Parameters are plain values. A run's
-configuration names all of its parts in this way, so that it can be resumed and repeated.
+A kind of part (time scaling, inputs of the residual, policy network, reference, cost) is a family
+of modules in one package: `learner/ats_*.py`, for one. The file's name is the part's name, and the
+class of the same name in it is the part, so that a new part is a new file and nothing else. A
+user's own is named by its file, or by a module that can be imported. Parameters are plain values.
+A run's configuration names all of its parts in this way, so that it can be resumed and repeated.
 """
 
 from __future__ import annotations
@@ -32,7 +32,7 @@ import numpy as np
 from lafr_mjx.errors import InputError, meant
 
 if TYPE_CHECKING:
-    from collections.abc import Callable
+    from collections.abc import Callable, Sequence
 
 _TEXT = re.compile(r"(?:(?P<source>[^:()]+):)?(?P<kind>[\w-]+)\s*(?:\((?P<values>.*)\))?\s*", re.S)
 
@@ -54,6 +54,9 @@ class Kind(NamedTuple):
 TIME_SCALING = Kind("ats", "lafr_mjx.learner", "ats_")
 RESIDUAL = Kind("features", "lafr_mjx.model", "residual_")
 NETWORK = Kind("policy", "lafr_mjx.control", "network_")
+REFERENCE = Kind("reference", "lafr_mjx.learner", "reference_")
+COST = Kind("cost", "lafr_mjx.learner", "cost_")
+KINDS = (TIME_SCALING, RESIDUAL, NETWORK, REFERENCE, COST)
 
 
 class Named(NamedTuple):
@@ -150,6 +153,26 @@ def made(kind: Kind, text: str) -> Any:
     """
     found, values = class_of(kind, text)
     return called(kind.option, text, found, values)
+
+
+def checked(kind: Kind, text: str, methods: Sequence[str], otherwise: str) -> Any:
+    """A part whose settings are numbers and which has all of the methods.
+
+    Raises:
+        InputError: it is not so; `otherwise` says what it is then.
+    """
+    import jax
+
+    found = made(kind, text)
+    for name in methods:
+        if not hasattr(found, name):
+            raise InputError(f"--{kind.option} {text}: has no '{name}': it is {otherwise}")
+    if not all(isinstance(leaf, float | int | np.ndarray) for leaf in jax.tree.leaves(found)):
+        raise InputError(
+            f"--{kind.option} {text}: its settings must be numbers, in a named tuple or a "
+            f"flax.struct.dataclass"
+        )
+    return found
 
 
 def called(option: str, text: str, make: Callable[..., Any], values: dict[str, Any]) -> Any:

@@ -18,7 +18,7 @@ from lafr_mjx.errors import InputError, meant
 MethodName = Literal["ours", "baseline", "lotf", "anchor-only", "residual-only", "geometric"]
 EngineName = Literal["mjx", "freebody"]
 ENGINES = get_args(EngineName)
-PARTS = ("ats", "features", "policy", "engine")
+PARTS = (*(kind.option for kind in parts.KINDS), "engine")
 """Keys that name parts of the method, see `parts`."""
 
 _RANGES = {
@@ -27,7 +27,14 @@ _RANGES = {
     "plant": (0, 2**31 - 1),
     "horizon": (5, 200),  # beyond, programs take minutes to compile
 }
-_LATER = ("features", "horizon", "plugins", "policy")  # what runs of earlier versions do not say
+_LATER = (
+    "features",
+    "horizon",
+    "plugins",
+    "policy",
+    "reference",
+    "cost",
+)  # what runs of earlier versions do not say
 
 
 class Usual(int):
@@ -55,6 +62,12 @@ class RunSpec:
     policy: str = "mlp"
     """What is trained: the paper's network (mlp), one of your own, FILE.py:CLASS(...), or the
     policy.npz of another run, to go on from."""
+    reference: str = "fixed"
+    """What is flown along: the task's path (fixed), or what a planner of your own makes of it:
+    FILE.py:CLASS(...)."""
+    cost: str = "tracking"
+    """What policies are trained for: to track the reference (tracking, its weights are parameters),
+    or a cost of your own: FILE.py:CLASS(...)."""
     iterations: int = Usual(12)
     """Flights, each followed by learning."""
     seed: int = 0
@@ -96,7 +109,7 @@ class RunSpec:
             value = getattr(self, field.name)
             if allowed := _allowed_instead(field.name, value):
                 raise InputError(f"--{field.name} {value}: must be {allowed}")
-        for kind in (parts.TIME_SCALING, parts.RESIDUAL, parts.NETWORK):
+        for kind in parts.KINDS:
             text = getattr(self, kind.option)
             if not (kind is parts.NETWORK and text.endswith(".npz")):
                 parts.check_name(kind, text)
@@ -121,7 +134,7 @@ class RunSpec:
     def variant(self) -> str:
         """What is not usual about its parts, for the name of a folder."""
         words = [f"horizon{self.horizon}"] if self.horizon != RunSpec.horizon else []
-        for key in ("features", "policy", "engine"):
+        for key in (key for key in PARTS if key != "ats"):
             if getattr(self, key) not in (getattr(RunSpec, key), *ENGINES, "hil"):
                 words.append(parts.label(getattr(self, key)))
         rule = [parts.label(self.ats)] if self.ats != RunSpec.ats else []

@@ -8,7 +8,7 @@ from __future__ import annotations
 import math
 from dataclasses import dataclass
 from functools import cached_property
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
@@ -32,6 +32,7 @@ MIN_SINGULARITY_DEG = 5.0
 
 _CHECK_STEP_S = 0.002
 _MAX_CHECKS = 20_000
+_NEAREST_POINTS = 4000
 
 
 @dataclass(frozen=True, eq=False)
@@ -90,12 +91,16 @@ class Task:
             velocity = ahead - self.start_position
         return velocity / np.linalg.norm(velocity)
 
+    def distance(self, positions: np.ndarray) -> np.ndarray:
+        """Distance [N] of positions [N, 3] from the path, wherever along it they are [m]."""
+        return self._tree.query(positions)[0]
+
     @cached_property
-    def peak_acceleration(self) -> float:
-        """Largest acceleration along the path at time scale 1 [m/s²]; it grows with 1/α²."""
-        phases = np.linspace(0.0, self.lap_s, 1000)
-        second = np.asarray(derivatives(self.path, phases))[:, 2, :3]
-        return float(np.linalg.norm(second, axis=-1).max())
+    def _tree(self) -> Any:
+        from scipy.spatial import cKDTree
+
+        phases = np.linspace(0.0, self.lap_s, _NEAREST_POINTS)
+        return cKDTree(np.asarray(derivatives(self.path, phases))[:, 0, :3])
 
     def flight_s(self, time_scale: float) -> float:
         """Duration of a flight at a time scale: the ramp and one lap, 8 s at least."""

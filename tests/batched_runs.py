@@ -74,7 +74,7 @@ def records(task, vehicle, flights):
 def single(task, vehicle, member):
     """The same run on a plant of its own, which knows nothing of batches."""
     plant = loop.OneByOne([Plant(vehicle, member.scenario, engine="freebody")], [member.seed])
-    state = loop.start(member.policy, task.start_time_scale, member.seed, member.settings)
+    state = loop.start(task, member.policy, member.seed, member.settings)
     run = loop.Adaptation(task, plant, [state], [member.settings], sizes=SIZES)
     return records(task, vehicle, [run.step()[0] for _ in range(FLIGHTS)])
 

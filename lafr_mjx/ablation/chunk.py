@@ -99,7 +99,7 @@ def fly_chunk(
     vehicle = load_vehicle(common.vehicle)
     members = [
         Member(
-            scenario, methods.settings_of(spec.method, spec.features, spec.ats),
+            scenario, methods.settings_for(spec),
             None if spec.method == _GEOMETRIC else chunk.policies[spec.seed], spec.seed,
         )
         for scenario, spec in zip(chunk.scenarios, chunk.specs, strict=True)
@@ -155,7 +155,7 @@ def batch_of(
         if (m.seed, id(m.policy)) not in starts:
             policy = geometric_controller(vehicle.limits) if m.policy is None else m.policy
             starts[m.seed, id(m.policy)] = loop.start(
-                policy, task.start_time_scale, m.seed, m.settings, common.features
+                task, policy, m.seed, m.settings, common.features
             )
     states = [starts[m.seed, id(m.policy)] for m in members]
     settings = [m.settings for m in members]

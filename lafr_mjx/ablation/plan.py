@@ -17,7 +17,7 @@ from lafr_mjx.learner.loop import check_duration
 from lafr_mjx.plant import user_plugins
 from lafr_mjx.plant.engine import build_engine
 from lafr_mjx.plant.vehicle import Vehicle, load_vehicle
-from lafr_mjx.run_spec import ENGINES, RunSpec
+from lafr_mjx.run_spec import ENGINES, PARTS, RunSpec
 from lafr_mjx.tasks import Task, load_task
 
 if TYPE_CHECKING:
@@ -55,7 +55,7 @@ class Asked:
     sizes: Sizes = field(default_factory=Sizes)  # of the learner's batches and steps
 
 
-SHARED = ("iterations", "ats", "engine", "vehicle", "features", "policy", "horizon", "plugins")
+SHARED = ("iterations", "horizon", "vehicle", "plugins", *PARTS)
 """Keys of a run that all runs of an ablation have in common."""
 
 
@@ -192,8 +192,9 @@ def blocks_of_specs(specs: Sequence[RunSpec]) -> list[Block]:
 def _check(asked: Asked) -> None:
     for block in asked.blocks:
         for method in block.methods:
-            methods.settings_of(method, asked.common.features, asked.common.ats)
-            replace(asked.common, method=method).check()  # type: ignore[arg-type]
+            spec = replace(asked.common, method=method)  # type: ignore[arg-type]
+            methods.settings_for(spec)
+            spec.check()
     if not asked.blocks or not all(b.methods and b.scenarios for b in asked.blocks):
         raise InputError("nothing to fly: give at least one task, scenario and method")
     if not asked.seeds or not all(0 <= seed < 2**31 for seed in asked.seeds):

@@ -47,7 +47,7 @@ class Report(Protocol):
         ...
 
     def stage(self, name: str) -> None:
-        """A part of the iteration begins: fly, calibrate, improve, accelerate."""
+        """A part of the iteration begins: fly, calibrate, plan, improve, accelerate."""
         ...
 
     def after(self, record: dict[str, Any]) -> None:
@@ -147,7 +147,7 @@ class AdaptationJob:
 
     def settings(self) -> LearnerSettings:
         """Of the learner."""
-        return methods.settings_of(self.spec.method, self.spec.features, self.spec.ats)
+        return methods.settings_for(self.spec)
 
     def check_resumable(self, folder: RunFolder) -> None:
         """Refuse to go on where flights would be lost; people delete checkpoints to save space."""
@@ -181,7 +181,7 @@ class AdaptationJob:
         spec, settings = self.spec, self.settings()
         policy, where = first_policy(spec, self.task, self.vehicle.limits)
         network = network_of(spec.policy)
-        state = loop.start(policy, self.task.start_time_scale, spec.seed, settings, spec.features)
+        state = loop.start(self.task, policy, spec.seed, settings, spec.features)
         plants = plants_of(spec, self.vehicle, self.task, [self.scenario], [spec.seed])
         sizes = Sizes(horizon=spec.horizon)
         run = loop.Adaptation(self.task, plants, [state], [settings], sizes=sizes)
@@ -197,7 +197,7 @@ class AdaptationJob:
             (flown,) = run.step(report.stage)
             metrics = flight_metrics(flown.rollout, self.task, self.vehicle.limits)
             record = record_of(metrics, flown, iteration)
-            folder.save_rollout(iteration, flown.rollout)
+            folder.save_rollout(iteration, flown.rollout, flown.path)
             folder.append_iteration(record)
             if spec.method != "geometric":
                 learned = batching.row(jax.device_get(run.state.policy), 0)

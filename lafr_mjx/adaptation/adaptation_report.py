@@ -36,6 +36,7 @@ PRINTED = {
 _STAGES = {
     "fly": "flying",
     "calibrate": "fitting the residuals",
+    "plan": "planning the reference",
     "improve": "training the policy",
     "accelerate": "verifying time scales",
 }

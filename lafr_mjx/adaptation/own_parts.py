@@ -31,17 +31,18 @@ def check(spec: RunSpec, task: Task, limits: CommandLimits) -> None:
     """
     if spec.engine not in (*ENGINES, "hil"):
         OwnPlant(spec.engine)
-    settings = methods.settings_of(spec.method, spec.features, spec.ats)
+    settings = methods.settings_for(spec)
     policy: Any = geometric_controller(limits)
     if spec.policy.endswith(".npz"):
         policy = stored_policy(spec.policy, limits)
     elif spec.method != "geometric":
         policy = create_policy(np.random.default_rng(0), limits, spec.policy)
-    keys = [key for key in ("ats", "features", "policy") if is_own(key, getattr(spec, key))]
+    options = [kind.option for kind in parts.KINDS]
+    keys = [key for key in options if is_own(key, getattr(spec, key))]
     if not keys:
         return
     whose = ", ".join(f"--{key} {getattr(spec, key)}" for key in keys)
-    state = _called(whose, loop.start, policy, 1.0, 0, settings, spec.features)
+    state = _called(whose, loop.start, task, policy, 0, settings, spec.features)
     _called(whose, loop.rehearse, task, state, settings)
 
 

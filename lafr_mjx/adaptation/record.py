@@ -22,6 +22,7 @@ def record_of(metrics: Any, flown: Flown, iteration: int) -> dict[str, Any]:
         "peak_speed_mps": figures["peak_speed_mps"],
         "rmse_m": figures["rmse_m"],
         "peak_error_m": figures["peak_error_m"],
+        "peak_path_distance_m": figures["peak_path_distance_m"],
         "rate_saturation": figures["rate_saturation"],
         "thrust_saturation": figures["thrust_saturation"],
         "crashed": figures["crashed"],

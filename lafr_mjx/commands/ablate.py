@@ -68,6 +68,10 @@ class Ablate:
     """Inputs of the learned residual, as for adapt."""
     policy: str = RunSpec.policy
     """What is trained, as for adapt."""
+    reference: str = RunSpec.reference
+    """What is flown along, as for adapt."""
+    cost: str = RunSpec.cost
+    """What policies are trained for, as for adapt."""
     horizon: int = RunSpec.horizon
     """Length of the simulated flights that policies are trained on [steps of 20 ms]."""
     engine: str = RunSpec.engine

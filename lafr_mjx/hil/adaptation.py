@@ -125,7 +125,7 @@ class Adaptation:
             finally:
                 self._legs += 1
         self._waits = (number, rollout)
-        self._folder.save_rollout(number, rollout)
+        self._folder.save_rollout(number, rollout, leg.path)
         self._learner.answer(self._folder.path / "rollouts" / f"{number:03d}.npz")
 
     def _resumed(self) -> bool:

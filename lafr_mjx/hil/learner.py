@@ -128,7 +128,7 @@ def work(setup: LearnerSetup, console: Console, folder: Path) -> None:
     spec, profile = setup.spec, load_profile(setup.profile)
     limits = profile.command.limits
     task = load_task(spec.task, limits)
-    settings = methods.settings_of(spec.method, spec.features, spec.ats)
+    settings = methods.settings_for(spec)
 
     def say(stage: str) -> None:
         console.send({"stage": stage})
@@ -138,19 +138,24 @@ def work(setup: LearnerSetup, console: Console, folder: Path) -> None:
     policy, where = first_policy(spec, task, limits)
     network = network_of(spec.policy)
     console.send({"told": where})
-    state = loop.start(policy, start, spec.seed, settings, spec.features)
+    state = loop.start(task, policy, spec.seed, settings, spec.features)
     say("compile")
     warm = Adaptation(task, OneByOne([_OnPaper()], [0]), [state], [settings], sizes=setup.sizes())
     for _ in range(2):  # the second time as all further times, with what came of the first
         warm.step()
         _no_faster(warm, 0.0)
-    leg = leg_of(0, policy, task.path, task.start_clock(start), 8.0, 0, lap_on=False)
-    fastest = fastest_time_scale(leg, profile, start)
+
+    def fastest(run: Adaptation) -> float:
+        """At which the profile allows the next reference."""
+        path = batching.row(jax.device_get(run.state.path), 0)
+        leg = leg_of(0, policy, path, task.start_clock(start), 8.0, 0, lap_on=False)
+        return fastest_time_scale(leg, profile, start)
+
     asked = folder / "learner"
     asked.mkdir(exist_ok=True)
     drone = OneByOne([RemotePlant(console, asked, spec.seed, network)], [spec.seed])
     run, frozen = Adaptation(task, drone, [state], [settings], sizes=setup.sizes()), ""
-    console.send({"warm": True, "fastest": fastest})
+    console.send({"warm": True, "fastest": fastest(run)})
     for iteration in range(spec.iterations):
         if frozen:  # one more flight with what is known
             flown = _unlearned(run)
@@ -164,7 +169,7 @@ def work(setup: LearnerSetup, console: Console, folder: Path) -> None:
             if frozen:
                 console.send({"frozen": frozen})
                 run.state = before
-        _no_faster(run, fastest)
+        _no_faster(run, fastest(run))
         record = record_of(flight_metrics(flown.rollout, task, limits), flown, iteration)
         file = asked / f"learned-{iteration:03d}.npz"
         save_policy(file, batching.row(jax.device_get(run.state.policy), 0), network)
@@ -205,18 +210,20 @@ def _no_faster(run: Adaptation, fastest: float) -> None:
 
 def _unlearned(run: Adaptation) -> Flown:
     """One more flight, without dither; nothing is learned from it."""
+    from lafr_mjx import batching
     from lafr_mjx.learner.improve import Progress
     from lafr_mjx.learner.loop import Flown
 
     began = time.monotonic()
     (scale,), predicted = run.time_scales, float(np.asarray(run.state.pace.predicted)[0])
     (rollout,) = run.fly(dithered=False)
+    path = batching.row(run.state.path, 0)
     unknown, none = np.float32(np.nan), np.zeros(0)
     progress = Progress(
         flown_error=unknown, residual_loss=unknown, predicted_error=unknown, bound_by=-1,
         new_policy=False, candidates=none, nominal_errors=none, stressed_errors=none, notes={},
     )  # fmt: skip
-    return Flown(rollout, scale, predicted, "not learned", progress, time.monotonic() - began)
+    return Flown(rollout, path, scale, predicted, "not learned", progress, time.monotonic() - began)
 
 
 class _OnPaper:

@@ -23,6 +23,7 @@ if TYPE_CHECKING:
 
 _STAGES = {
     "calibrate": "fitting the residuals",
+    "plan": "planning the reference",
     "improve": "training the policy",
     "accelerate": "verifying time scales",
 }

@@ -1,4 +1,4 @@
-"""Learning after a flight, in three stages: calibrate, improve, accelerate. Pure.
+"""Learning after a flight, in four stages: calibrate, plan, improve, accelerate. Pure.
 
 Each is a program of its own, so that a user sees which one is at work.
 """
@@ -11,14 +11,17 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 import jax
 import jax.numpy as jnp
 
-from lafr_mjx.learner import model_rollout, rash_bptt, verify
+from lafr_mjx.learner import model_rollout, rash_bptt, references, verify
 from lafr_mjx.learner.ats_verified import Verified
 from lafr_mjx.learner.rash_bptt import Anchors, TrainSettings
+from lafr_mjx.learner.reference_fixed import Fixed
+from lafr_mjx.learner.references import Known
 from lafr_mjx.learner.time_scaling import Evidence, LastFlight, Pace
 from lafr_mjx.model import data, fit_residual
 from lafr_mjx.model import state as states
 from lafr_mjx.model.fit_residual import FitSettings
 from lafr_mjx.model.residual import COMMANDS, Residual, Switches
+from lafr_mjx.reference.path import peak_acceleration
 from lafr_mjx.types import COMMAND_HOVER, CONTROL_DT
 
 if TYPE_CHECKING:
@@ -46,13 +49,6 @@ class Sizes(NamedTuple):
     horizon: int = 30
 
 
-class TaskLimits(NamedTuple):
-    """What a task asks of time scaling."""
-
-    error_threshold: Any = 0.35  # m, E_th
-    peak_acceleration: Any = 1.7  # m/s², of the path at α = 1
-
-
 class LearnerSettings(NamedTuple):
     """Everything that can be varied without a new program."""
 
@@ -60,7 +56,8 @@ class LearnerSettings(NamedTuple):
     fit: FitSettings = FitSettings()
     train: TrainSettings = TrainSettings()
     time_scaling: Any = Verified()  # a `TimeScaling`
-    task: TaskLimits = TaskLimits()
+    reference: Any = Fixed()  # a `ReferencePlanner`
+    error_threshold: Any = 0.35  # m, E_th of the task
 
 
 class LearnerState(NamedTuple):
@@ -71,6 +68,7 @@ class LearnerState(NamedTuple):
     last_good: Any  # as `policy`; flew last without trouble
     ensemble: Residual
     window: Transitions  # [WINDOW, rows, ...]
+    path: Path  # reference of the next flight
     pace: Pace  # of the next flight
     scaling: Any  # memory of the rule of time scaling
     iteration: Any
@@ -174,6 +172,21 @@ def calibrate(
     return Calibrated(flown_error, ensemble, window, loss, noise_seen(loss), scaling, fastest)
 
 
+def plan_reference(
+    state: LearnerState, calibrated: Calibrated, task: Path, settings: LearnerSettings
+) -> Path:
+    """What is flown next, on the model as it is now."""
+    known = Known(
+        task=task,
+        flown=state.path,
+        last=_last(state, calibrated.flown_error, settings),
+        ensemble=calibrated.ensemble,
+        switches=settings.switches,
+        limits=state.policy.limits,
+    )
+    return references.planned(settings.reference, known)
+
+
 def improve_policy(
     state: LearnerState,
     calibrated: Calibrated,
@@ -230,7 +243,7 @@ def accelerate(
         switches=settings.switches,
     )
     choice = settings.time_scaling.choose(calibrated.scaling, calibrated.fastest, evidence)
-    fine = calibrated.flown_error < settings.task.error_threshold
+    fine = calibrated.flown_error < settings.error_threshold
     take, keep = partial(jnp.where, choice.use_new_policy), partial(jnp.where, choice.keep_training)
     learned = LearnerState(
         policy=jax.tree.map(take, policy, state.policy),
@@ -238,6 +251,7 @@ def accelerate(
         last_good=jax.tree.map(partial(jnp.where, fine), state.policy, state.last_good),
         ensemble=calibrated.ensemble,
         window=calibrated.window,
+        path=path,
         pace=choice.pace,
         scaling=choice.memory,
         iteration=state.iteration + 1,
@@ -258,7 +272,9 @@ def accelerate(
 
 
 def _last(state: LearnerState, flown_error: Any, settings: LearnerSettings) -> LastFlight:
-    return LastFlight(state.pace, flown_error, *settings.task)
+    return LastFlight(
+        state.pace, flown_error, settings.error_threshold, peak_acceleration(state.path)
+    )
 
 
 def _stress(calibrated: Calibrated, settings: LearnerSettings) -> StressScale:

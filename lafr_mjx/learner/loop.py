@@ -1,4 +1,4 @@
-"""The loop: fly a lap, calibrate, improve, accelerate; over anything that can `fly`.
+"""The loop: fly a lap, calibrate, plan, improve, accelerate; over anything that can `fly`.
 
 A run on its own is a batch of one. What flies is a plug: the simulated fleet, a drone, another
 simulator. What learns is pure and the same for all.
@@ -23,7 +23,6 @@ from lafr_mjx.learner.improve import (
     LearnerState,
     Progress,
     Sizes,
-    TaskLimits,
 )
 from lafr_mjx.learner.time_scaling import Pace
 from lafr_mjx.model import data, residual
@@ -68,9 +67,9 @@ class Plants(Protocol):
     state: Any  # between flights, a pytree that can be stored and set
 
     def fly(
-        self, controllers: Any, path: Path, clocks: Sequence[Clock], seconds: Sequence[float]
+        self, controllers: Any, paths: Path, clocks: Sequence[Clock], seconds: Sequence[float]
     ) -> list[Rollout]:
-        """One flight of each; `controllers` has a leading axis."""
+        """One flight of each; `controllers` and `paths` have a leading axis."""
         ...
 
 
@@ -83,12 +82,12 @@ class OneByOne:
         self.state = [plant.start(seed) for plant, seed in zip(plants, seeds, strict=True)]
 
     def fly(
-        self, controllers: Any, path: Path, clocks: Sequence[Clock], seconds: Sequence[float]
+        self, controllers: Any, paths: Path, clocks: Sequence[Clock], seconds: Sequence[float]
     ) -> list[Rollout]:
         """One flight of each."""
         rollouts, runs = [], []
         for i, plant in enumerate(self._plants):
-            controller = batching.row(controllers, i)
+            controller, path = batching.row((controllers, paths), i)
             run, rollout = plant.fly(self.state[i], controller, path, clocks[i], seconds[i])
             runs.append(run)
             rollouts.append(rollout)
@@ -100,6 +99,7 @@ class Flown(NamedTuple):
     """One iteration of a run: the flight and what was learned from it."""
 
     rollout: Rollout
+    path: Path  # its reference
     time_scale: float
     predicted_error: float  # m, before the flight; NaN for the first
     outcome: str  # what bound the choice of the next time scale
@@ -153,7 +153,7 @@ class Adaptation:
         controllers = guard(jnp.float32(dither), batching.placed(self.state, self._devices))
         scales = self.time_scales
         return self.plants.fly(
-            controllers, task.path, [task.start_clock(scale) for scale in scales],
+            controllers, self.state.path, [task.start_clock(scale) for scale in scales],
             [flight_seconds(task, scale) for scale in scales],
         )  # fmt: skip
 
@@ -162,13 +162,14 @@ class Adaptation:
     ) -> list[Flown]:
         """What the flights teach; the next ones are decided then."""
         scales, predicted = self.time_scales, np.asarray(self.state.pace.predicted)
+        paths = jax.device_get(self.state.path)
         shared = (batching.single(self.task.path), jnp.float32(self.task.ramp_s))
         seen = batching.stacked([_seen(rollout) for rollout in rollouts])
         run = batching.placed((self.state, self._settings, seen), self._devices)
         done: tuple[Any, ...] = ()
         for name, function in _STAGES.items():
             stage(name)
-            sizes = {} if name == "accelerate" else {"sizes": self._sizes}
+            sizes = {"sizes": self._sizes} if name in _SIZED else {}
             result = batching.program(function, self._devices, **sizes)(shared, (*run, *done))
             # So that the stage that is told is the one at work.
             done = (*done, jax.block_until_ready(result))
@@ -179,7 +180,8 @@ class Adaptation:
         for i, rollout in enumerate(rollouts):
             one = batching.row(progress, i)
             outcome = self._outcomes[int(one.bound_by)]
-            flown.append(Flown(rollout, scales[i], float(predicted[i]), outcome, one, each_s))
+            path, error = batching.row(paths, i), float(predicted[i])
+            flown.append(Flown(rollout, path, scales[i], error, outcome, one, each_s))
         return flown
 
     @property
@@ -189,8 +191,8 @@ class Adaptation:
 
 
 def start(
+    task: Task,
     policy: Learnable,
-    time_scale: float,
     seed: int,
     settings: LearnerSettings = LearnerSettings(),
     features: str = "default",
@@ -211,7 +213,8 @@ def start(
         last_good=policy,
         ensemble=batching.stacked(batching.single(members)),
         window=_empty_window(),
-        pace=Pace(jnp.float32(time_scale), unknown, unknown),
+        path=batching.single(settings.reference.start(task.path)),
+        pace=Pace(jnp.float32(task.start_time_scale), unknown, unknown),
         scaling=settings.time_scaling.start(),
         iteration=jnp.int32(0),
         key=jax.random.key_data(jax.random.key(seed)),
@@ -245,7 +248,7 @@ def rehearse(task: Task, state: LearnerState, settings: LearnerSettings) -> None
         shared, run = (path, jnp.float32(task.ramp_s)), (state, settings, flight)
         done: tuple[Any, ...] = ()
         for name, function in _STAGES.items():
-            sizes = {} if name == "accelerate" else {"sizes": Sizes(fit_steps=1, train_steps=1)}
+            sizes = {"sizes": Sizes(fit_steps=1, train_steps=1)} if name in _SIZED else {}
             done = (*done, function(shared, (*run, *done), **sizes))
         return done[-1]
 
@@ -285,23 +288,29 @@ def _calibrate(shared: tuple, run: tuple, *, sizes: Sizes) -> improve.Calibrated
     return improve.calibrate(state, rollout, ramp_s, settings, sizes=sizes)
 
 
+def _plan(shared: tuple, run: tuple) -> Path:
+    (task, _), (state, settings, _, calibrated) = shared, run
+    return improve.plan_reference(state, calibrated, task, settings)
+
+
 def _improve(shared: tuple, run: tuple, *, sizes: Sizes) -> Any:
-    (path, ramp_s), (state, settings, rollout, calibrated) = shared, run
+    (_, ramp_s), (state, settings, rollout, calibrated, path) = shared, run
     return improve.improve_policy(state, calibrated, rollout, path, ramp_s, settings, sizes=sizes)
 
 
 def _accelerate(shared: tuple, run: tuple) -> tuple[LearnerState, Progress]:
-    (path, ramp_s), (state, settings, rollout, calibrated, policy) = shared, run
+    (_, ramp_s), (state, settings, rollout, calibrated, path, policy) = shared, run
     return improve.accelerate(state, calibrated, policy, rollout, path, ramp_s, settings)
 
 
-_STAGES = {"calibrate": _calibrate, "improve": _improve, "accelerate": _accelerate}
+_STAGES = {"calibrate": _calibrate, "plan": _plan, "improve": _improve, "accelerate": _accelerate}
+_SIZED = ("calibrate", "improve")
 
 
 def _on_task(task: Task, settings: LearnerSettings) -> LearnerSettings:
     """The settings with what the task asks for, as leaves."""
-    limits = TaskLimits(task.error_threshold_m, task.peak_acceleration)
-    return jax.tree.map(lambda leaf: np.asarray(leaf, np.float32), settings._replace(task=limits))
+    settings = settings._replace(error_threshold=task.error_threshold_m)
+    return jax.tree.map(lambda leaf: np.asarray(leaf, np.float32), settings)
 
 
 def _seen(rollout: Rollout) -> Rollout:

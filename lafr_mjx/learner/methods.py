@@ -2,13 +2,20 @@
 
 from __future__ import annotations
 
+from typing import TYPE_CHECKING
+
 from lafr_mjx.errors import InputError
+from lafr_mjx.learner.cost import cost_of
 from lafr_mjx.learner.improve import LearnerSettings
 from lafr_mjx.learner.pretrain import NOMINAL
 from lafr_mjx.learner.rash_bptt import TrainSettings
+from lafr_mjx.learner.references import planner_of
 from lafr_mjx.learner.time_scaling import rule_of
 from lafr_mjx.model import residual
 from lafr_mjx.model.residual import Switches
+
+if TYPE_CHECKING:
+    from lafr_mjx.run_spec import RunSpec
 
 _ANCHORED, _RESET = 0.5, 0.0  # share of training flights that start where the drone was
 
@@ -24,8 +31,14 @@ _PARTS = {
 }
 
 
-def settings_of(method: str, features: str = "default", ats: str = "verified") -> LearnerSettings:
-    """Settings of a method; all share perturbations, steps and batch."""
+def settings_of(
+    method: str,
+    features: str = "default",
+    ats: str = "verified",
+    reference: str = "fixed",
+    cost: str = "tracking",
+) -> LearnerSettings:
+    """Settings of a method with its parts; all share perturbations, steps and batch."""
     if method not in _PARTS:
         raise InputError(f"unknown method '{method}'; it must be one of {', '.join(_PARTS)}")
     switches, anchored = _PARTS[method]
@@ -34,5 +47,14 @@ def settings_of(method: str, features: str = "default", ats: str = "verified") -
             f"features '{features}' are inputs of a learned residual; method '{method}' has none"
         )
     switches = residual.switches_for(features, switches)
-    train = TrainSettings(anchored_share=anchored)
-    return LearnerSettings(switches=switches, train=train, time_scaling=rule_of(ats))
+    return LearnerSettings(
+        switches=switches,
+        train=TrainSettings(cost=cost_of(cost), anchored_share=anchored),
+        time_scaling=rule_of(ats),
+        reference=planner_of(reference),
+    )
+
+
+def settings_for(spec: RunSpec) -> LearnerSettings:
+    """Settings of a run."""
+    return settings_of(spec.method, spec.features, spec.ats, spec.reference, spec.cost)

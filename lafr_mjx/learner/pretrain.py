@@ -24,8 +24,8 @@ from lafr_mjx.control import policy as control_policy
 from lafr_mjx.control.policy import Policy, create_policy
 from lafr_mjx.control.policy_file import load_policy, save_policy
 from lafr_mjx.errors import InputError
-from lafr_mjx.learner import cost, model_rollout, rash_bptt
-from lafr_mjx.learner.cost import BASE_COST
+from lafr_mjx.learner import cost_tracking, model_rollout, rash_bptt
+from lafr_mjx.learner.cost_tracking import BASE_COST
 from lafr_mjx.learner.model_rollout import StressScale
 from lafr_mjx.learner.rash_bptt import TrainSettings
 from lafr_mjx.model import hybrid, residual
@@ -37,8 +37,8 @@ if TYPE_CHECKING:
     from lafr_mjx.types import CommandLimits
 
 _PROGRAM = (
-    sys.modules[__name__], rash_bptt, model_rollout, cost, hybrid, residual, control_policy,
-    observation, mlp, flatness,
+    sys.modules[__name__], rash_bptt, model_rollout, cost_tracking, hybrid, residual,
+    control_policy, observation, mlp, flatness,
 )  # fmt: skip
 """What turns settings into a policy: a change of one of them makes all cached policies void."""
 

@@ -16,7 +16,7 @@ import optax
 
 from lafr_mjx import so3
 from lafr_mjx.learner import model_rollout
-from lafr_mjx.learner.cost import TrackingCost
+from lafr_mjx.learner.cost_tracking import Tracking
 from lafr_mjx.learner.model_rollout import Stress, StressScale
 from lafr_mjx.model.residual import COMMANDS
 from lafr_mjx.model.state import ModelState
@@ -50,7 +50,7 @@ class Start(NamedTuple):
 class TrainSettings(NamedTuple):
     """How a policy is trained; leaves."""
 
-    cost: Any = TrackingCost()  # a `Cost`
+    cost: Any = Tracking()  # a `Cost`
     stress: StressScale = StressScale()
     learning_rate: Any = 2e-3
     discount: Any = 0.995

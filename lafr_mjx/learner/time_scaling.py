@@ -6,10 +6,8 @@ from typing import TYPE_CHECKING, Any, NamedTuple, Protocol
 
 import jax
 import jax.numpy as jnp
-import numpy as np
 
 from lafr_mjx import parts
-from lafr_mjx.errors import InputError
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -97,16 +95,8 @@ def rule_of(text: str) -> Any:
     Raises:
         InputError: there is none, or it is no rule.
     """
-    rule = parts.made(parts.TIME_SCALING, text)
-    for name in ("outcomes", "start", "propose", "choose"):
-        if not hasattr(rule, name):
-            raise InputError(f"--ats {text}: has no '{name}': it is no rule of time scaling")
-    if not all(isinstance(leaf, float | int | np.ndarray) for leaf in jax.tree.leaves(rule)):
-        raise InputError(
-            f"--ats {text}: its settings must be numbers, in a named tuple or a "
-            f"flax.struct.dataclass"
-        )
-    return rule
+    methods = ("outcomes", "start", "propose", "choose")
+    return parts.checked(parts.TIME_SCALING, text, methods, "no rule of time scaling")
 
 
 def taken_as_it_is(

@@ -44,6 +44,7 @@ class _Before(NamedTuple):
     conditions: Conditions
     plant: PlantState
     controller: Any
+    path: Path
     clock: Clock
     seconds: Any
     ticks: Any  # by which the plant's own clock moves on
@@ -86,14 +87,15 @@ class Fleet:
         self.state = FleetState(_fresh(self._engine, before, np.array(seeds)), np.int32(0))
 
     def fly(
-        self, controllers: Any, path: Path, clocks: Sequence[Clock], seconds: Sequence[float]
+        self, controllers: Any, paths: Path, clocks: Sequence[Clock], seconds: Sequence[float]
     ) -> list[Rollout]:
-        """One flight of each vehicle, from rest in hover at the path's start."""
+        """One flight of each vehicle, from rest in hover at its path's start."""
         lengths = [ticks_of(each) for each in seconds]
         before = _Before(
             conditions=self._conditions(int(self.state.flights)),
             plant=self.state.plants,
             controller=controllers,
+            path=paths,
             clock=batching.stacked(clocks),
             seconds=np.asarray(seconds, np.float32),
             ticks=np.asarray([moves_on for _, moves_on in lengths], np.int32),
@@ -104,7 +106,7 @@ class Fleet:
             engine=self._engine,
             ticks=max(self._least, *(most for _, most in lengths)),
         )
-        plants, rollouts = program(batching.single(path), batching.placed(before, self._devices))
+        plants, rollouts = program((), batching.placed(before, self._devices))
         self.state = FleetState(plants, np.int32(int(self.state.flights) + 1))
         rollouts = jax.device_get(rollouts)
         return [trimmed(batching.row(rollouts, i), n) for i, (n, _) in enumerate(lengths)]
@@ -125,12 +127,12 @@ class Fleet:
         return conditions
 
 
-def _fly(path: Path, run: _Before, *, engine: Engine, ticks: int) -> tuple[PlantState, Rollout]:
+def _fly(_: tuple, run: _Before, *, engine: Engine, ticks: int) -> tuple[PlantState, Rollout]:
     """One vehicle. It stands still from its own end on: flights of all lengths share a program."""
-    start = derivatives(path, run.clock.phase)[0, :3]
+    start = derivatives(run.path, run.clock.phase)[0, :3]
     state = flight.ready_to_fly(engine, run.conditions.before, run.plant, start)
     state, rollout = flight.fly(
-        engine, run.conditions, state, run.controller, path, run.clock, run.seconds, ticks=ticks
+        engine, run.conditions, state, run.controller, run.path, run.clock, run.seconds, ticks=ticks
     )
     # Random numbers are addressed by the plant's clock.
     return state.replace(tick=run.plant.tick + run.ticks), rollout

@@ -37,6 +37,13 @@ def lap_s(path: Path) -> Array:
     return path.breaks[-1]
 
 
+def peak_acceleration(path: Path) -> Array:
+    """Largest acceleration along the path at time scale 1 [m/s²]; it grows with 1/α²."""
+    xp = namespace(*path)
+    second = derivatives(path, lap_s(path) * xp.linspace(0.0, 1.0, 1000))[:, 2, :3]
+    return xp.sqrt(xp.max(xp.sum(second**2, axis=-1)))
+
+
 def derivatives(path: Path, phase: Array | float) -> Array:
     """Derivatives of (x, y, z, yaw) with respect to the phase.
 

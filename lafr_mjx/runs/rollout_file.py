@@ -1,6 +1,7 @@
 """A recorded flight on disk: one `.npz` with an array for each field of a `Rollout`.
 
-The arrays are named by their fields, e.g. `time`, `sensed.position`, `diagnostics.voltage`.
+The arrays are named by their fields, e.g. `time`, `sensed.position`, `diagnostics.voltage`, and
+those of the path that was its reference, e.g. `path.breaks`.
 """
 
 from __future__ import annotations
@@ -16,6 +17,7 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from lafr_mjx.errors import InputError
+from lafr_mjx.reference import path as paths
 from lafr_mjx.runs.run_files import write_whole
 from lafr_mjx.types import Reference, Rollout, State
 
@@ -33,9 +35,11 @@ _SAMPLES = ("sample_time", "sample", "sample_received")
 """Fields with two entries for each tick."""
 
 
-def save_rollout(path: Path, rollout: Rollout) -> None:
-    """Write a flight; the file appears whole or not at all."""
+def save_rollout(path: Path, rollout: Rollout, flown: paths.Path | None = None) -> None:
+    """Write a flight and its reference; the file appears whole or not at all."""
     arrays: dict[str, np.ndarray] = {"version": np.array(_VERSION)}
+    if flown is not None:
+        arrays |= {f"path.{key}": np.asarray(x) for key, x in flown._asdict().items()}
     for name, value in rollout._asdict().items():
         if name in _PARTS:
             arrays |= {f"{name}.{key}": np.asarray(x) for key, x in value._asdict().items()}
@@ -57,19 +61,7 @@ def load_rollout(path: Path) -> Rollout:
     The diagnostics, if there are any, become a named tuple: they are read as attributes, and
     the flight remains a pytree.
     """
-    if path.is_file() and not zipfile.is_zipfile(path):
-        # NumPy would speak of pickles, and how to trust them.
-        raise InputError(
-            f"{path}: cannot be read as a recorded flight: it is no .npz file, or was cut short"
-        )
-    try:
-        with np.load(path, allow_pickle=False) as file:
-            arrays = {name: file[name] for name in file.files}
-    except FileNotFoundError as error:
-        raise InputError(f"{path}: there is no such flight") from error
-    except (OSError, ValueError, KeyError, EOFError, AttributeError, NotImplementedError,
-            zipfile.BadZipFile, zlib.error, RuntimeError) as error:  # fmt: skip
-        raise InputError(f"{path}: cannot be read as a recorded flight: {error}") from error
+    arrays = _read(path)
     version = arrays.pop("version", None)
     if version is None or version.shape != ():
         raise InputError(f"{path}: is not a recorded flight")
@@ -85,10 +77,37 @@ def load_rollout(path: Path) -> Rollout:
                 fields[name] = arrays.pop(name)
     except KeyError as error:
         raise InputError(f"{path}: is not a recorded flight: {error} is missing") from error
+    arrays = {name: array for name, array in arrays.items() if not name.startswith("path.")}
     fields["diagnostics"] = _diagnostics(path, arrays)
     rollout = Rollout(**fields)
     _check(path, rollout)
     return rollout
+
+
+def load_path(path: Path) -> paths.Path | None:
+    """The reference of a recorded flight; None if the file does not say."""
+    arrays = _read(path)
+    try:
+        return paths.Path(*(arrays[f"path.{key}"] for key in paths.Path._fields))
+    except KeyError:
+        return None
+
+
+def _read(path: Path) -> dict[str, np.ndarray]:
+    """All arrays of a file."""
+    if path.is_file() and not zipfile.is_zipfile(path):
+        # NumPy would speak of pickles, and how to trust them.
+        raise InputError(
+            f"{path}: cannot be read as a recorded flight: it is no .npz file, or was cut short"
+        )
+    try:
+        with np.load(path, allow_pickle=False) as file:
+            return {name: file[name] for name in file.files}
+    except FileNotFoundError as error:
+        raise InputError(f"{path}: there is no such flight") from error
+    except (OSError, ValueError, KeyError, EOFError, AttributeError, NotImplementedError,
+            zipfile.BadZipFile, zlib.error, RuntimeError) as error:  # fmt: skip
+        raise InputError(f"{path}: cannot be read as a recorded flight: {error}") from error
 
 
 def _items(diagnostics: Any) -> dict[str, Any]:

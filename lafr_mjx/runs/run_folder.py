@@ -33,6 +33,7 @@ from lafr_mjx.runs.toml_text import toml_text
 if TYPE_CHECKING:
     from collections.abc import Iterator, Mapping
 
+    from lafr_mjx.reference import path as paths
     from lafr_mjx.types import Rollout
 
 SCHEMA_VERSION = 2
@@ -146,10 +147,10 @@ class RunFolder(Closing):
         """Figures of the iterations; half a line at the end is left out."""
         return [record for record, _ in files.read_lines(self.path / _ITERATIONS)]
 
-    def save_rollout(self, number: int, rollout: Rollout) -> None:
-        """Write the recorded flight of an iteration."""
-        with self.writing("rollouts", f"{number:03d}.npz") as path:
-            rollout_file.save_rollout(path, rollout)
+    def save_rollout(self, number: int, rollout: Rollout, path: paths.Path | None = None) -> None:
+        """Write the recorded flight of an iteration, with the path that was its reference."""
+        with self.writing("rollouts", f"{number:03d}.npz") as file:
+            rollout_file.save_rollout(file, rollout, path)
 
     def load_rollout(self, number: int) -> Rollout:
         """Read the recorded flight of an iteration (NumPy arrays)."""

@@ -98,7 +98,7 @@ def adapted(plant, fastest=0.0):
     limits, start = PROFILE.command.limits, TASK.start_time_scale
     policy, _ = pretrain.base_policy(TASK.path, limits, start, SEED)
     settings, figures = methods.settings_of("ours"), []
-    state = loop.start(policy, start, SEED, settings)
+    state = loop.start(TASK, policy, SEED, settings)
     run = loop.Adaptation(TASK, loop.OneByOne([plant], [SEED]), [state], [settings], sizes=SIZES)
     for _ in range(ITERATIONS):
         (flown,) = run.step()

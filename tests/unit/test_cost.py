@@ -9,13 +9,13 @@ import jax.numpy as jnp
 import numpy as np
 import pytest
 
-from lafr_mjx.learner import cost, pretrain, rash_bptt
-from lafr_mjx.learner.cost import BASE_COST, TrackingCost
+from lafr_mjx.learner import cost_tracking, pretrain, rash_bptt
+from lafr_mjx.learner.cost_tracking import BASE_COST, Tracking
 from lafr_mjx.model.state import ModelState
 from lafr_mjx.tasks import load_task
 from lafr_mjx.types import COMMAND_HOVER, CommandLimits, Reference
 
-WEIGHTS = TrackingCost()
+WEIGHTS = Tracking()
 AT_REST = ModelState(jnp.zeros(3), jnp.zeros(3), jnp.eye(3))
 
 
@@ -61,7 +61,7 @@ def test_far_errors_count_linearly():
     np.testing.assert_allclose(slopes[1:], WEIGHTS.position, rtol=1e-2)
 
 
-@pytest.mark.parametrize("edited", [cost, rash_bptt])
+@pytest.mark.parametrize("edited", [cost_tracking, rash_bptt])
 def test_a_base_policy_of_another_formula_is_not_taken_from_the_cache(monkeypatch, edited):
     limits = CommandLimits(np.array([0.0, -6, -6, -6]), np.array([25.0, 6, 6, 6]))
     given = (load_task("figure8").path, limits, 1.0, 0, pretrain.BaseSizes(), "mlp")

@@ -63,7 +63,33 @@ class Push(NamedTuple):
     def __call__(self, state, effective, commands, switches):
         return self.push + 0.0 * state.velocity, 0.0 * state.velocity
 """
+REFERENCE = """
+class Shrink(NamedTuple):
+    size: Any = 0.9
+
+    def start(self, task):
+        return task
+
+    def plan(self, known):
+        return known.task._replace(coefficients=self.size * known.task.coefficients)
+"""
+COST = """
+class Near(NamedTuple):
+    weight: Any = 5.0
+
+    def __call__(self, state, reference, command, previous):
+        return self.weight * ((state.position - reference.position) ** 2).sum(-1)
+"""
 WRONG = """
+class Longer(Shrink):
+    def plan(self, known):
+        import jax.numpy as jnp
+        return known.task._replace(coefficients=jnp.tile(known.task.coefficients, (2, 1, 1)))
+
+class Costly(Near):
+    def __call__(self, state, reference, command):
+        return 0.0
+
 class NoChoice(NamedTuple):
     outcomes = ("x",)
     start = propose = lambda self, *a: ()
@@ -113,6 +139,8 @@ SHIPPED = [
     (parts.TIME_SCALING, "sprint", HEAD + RULE),
     (parts.NETWORK, "plain", HEAD + NETWORK),
     (parts.RESIDUAL, "push", HEAD + RESIDUAL),
+    (parts.REFERENCE, "shrink", HEAD + REFERENCE),
+    (parts.COST, "near", HEAD + COST),
 ]
 LIMITS = lm.CommandLimits(np.array([0.0, -6, -6, -6]), np.array([25.0, 6, 6, 6]))
 
@@ -134,7 +162,7 @@ class Opaque:
 @pytest.fixture
 def file(tmp_path):
     path = tmp_path / "mine.py"
-    path.write_text(HEAD + RULE + NETWORK + RESIDUAL + WRONG)
+    path.write_text(HEAD + RULE + NETWORK + RESIDUAL + REFERENCE + COST + WRONG)
     return path
 
 
@@ -150,22 +178,29 @@ def installed(tmp_path, monkeypatch):
         monkeypatch.delitem(sys.modules, f"{kind.package}.{kind.prefix}{name}", raising=False)
 
 
-def made(ats: str, policy: str, features: str) -> tuple[Any, Any, Any]:
-    lm.RunSpec(ats=ats, policy=policy, features=features).check()
+def made(**given: str) -> tuple[Any, ...]:
+    spec = lm.RunSpec(**given)  # type: ignore[arg-type]
+    spec.check()
     rng = np.random.default_rng(0)
-    settings = methods.settings_of("ours", features, ats)
+    settings = methods.settings_for(spec)
     return (
         settings.time_scaling,
-        create_policy(rng, LIMITS, policy).network,
-        residual.create(rng, features).network,
+        create_policy(rng, LIMITS, spec.policy).network,
+        residual.create(rng, spec.features).network,
+        settings.reference,
+        settings.train.cost,
     )
 
 
 def test_a_new_module_in_the_package_is_a_new_part(installed):
-    rule, network, inputs = made("sprint(step=0.2)", "plain(scale=0.5)", "push(size=2)")
+    rule, network, inputs, reference, cost = made(
+        ats="sprint(step=0.2)", policy="plain(scale=0.5)", features="push(size=2)",
+        reference="shrink(size=0.8)", cost="near(weight=3)",
+    )  # fmt: skip
     assert rule.step == 0.2 and rule.outcomes == ("faster",)
     assert type(network).__name__ == "Plain" and np.abs(network.weight).max() > 1.0
     assert inputs.push.tolist() == [2.0, 2.0, 2.0]
+    assert reference.size == 0.8 and cost.weight == 3
     with pytest.raises(
         lm.InputError, match=r"--ats sprnt: must be one of .*did you mean 'sprint'\?"
     ):
@@ -173,12 +208,16 @@ def test_a_new_module_in_the_package_is_a_new_part(installed):
 
 
 def test_so_is_a_class_in_a_users_file(file):
-    texts = [f"{file}:Sprint(step=0.2)", f"{file}:Plain(scale=0.5)", f"{file}:Push(size=2)"]
-    rule, network, inputs = made(*texts)
+    named: dict[str, Any] = {
+        "ats": f"{file}:Sprint(step=0.2)", "policy": f"{file}:Plain(scale=0.5)",
+        "features": f"{file}:Push(size=2)", "reference": f"{file}:Shrink(size=0.8)",
+        "cost": f"{file}:Near(weight=3)",
+    }  # fmt: skip
+    rule, network, inputs, reference, cost = made(**named)
     assert rule.step == 0.2 and network.bias.shape == (4,) and inputs.push[0] == 2.0
-    spec = lm.RunSpec(engine="freebody", ats=texts[0], policy=texts[1], features=texts[2])
-    job = AdaptationJob.build(spec)  # traces an iteration of learning
-    assert {"ats", "policy", "features"} <= set(job.digests())
+    assert reference.size == 0.8 and cost.weight == 3
+    job = AdaptationJob.build(lm.RunSpec(engine="freebody", **named))  # traces an iteration
+    assert set(named) <= set(job.digests())
 
 
 @pytest.mark.parametrize(
@@ -201,6 +240,11 @@ def test_so_is_a_class_in_a_users_file(file):
         ("policy", "nothing.npz", "there is no such file"),
         ("features", "mine.py:Flat", r"it must be \(\(750, 3\), \(750, 3\)\)"),
         ("features", "mine.py:Sprint", "has no 'create'"),
+        ("reference", "mine.py:Sprint", "has no 'plan': it is no planner of references"),
+        ("reference", "mine.py:Longer", r"a path of the shapes .*those of the first are"),
+        ("reference", "fast", "must be one of fixed"),
+        ("cost", "mine.py:Sprint", "has no '__call__': it is no cost"),
+        ("cost", "mine.py:Costly", "TypeError"),
         ("engine", "mine.py:Grounded", "has no 'fly': it is no plant"),
         ("engine", "mine.py:Broken", "has no 'start'"),
         ("engine", "unreal", "must be one of mjx, freebody, or a plant of your own"),

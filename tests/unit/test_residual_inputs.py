@@ -19,11 +19,13 @@ from lafr_mjx.model import body, open_loop, residual, steps
 from lafr_mjx.model.residual import COMMANDS, NO_LAG, Switches
 from lafr_mjx.model.state import ModelState
 from lafr_mjx.plant.vehicle import load_vehicle
+from lafr_mjx.tasks import load_task
 from lafr_mjx.types import COMMAND_HOVER, COMMAND_SCALE
 
 DRAG = (0.5, 0.3, 0.2)
 RNG = np.random.default_rng(104)
 POLICY = create_policy(RNG, load_vehicle("lafr192").limits)
+TASK = load_task("figure8")
 
 
 def record_of(made):
@@ -80,10 +82,10 @@ def test_the_default_is_the_plain_formula_and_has_no_other_parameters():
 def test_the_default_is_what_is_asked_for_by_default():
     assert methods.settings_of("ours") == methods.settings_of("ours", "default")
     assert methods.settings_of("ours").switches == LearnerSettings().switches == Switches()
-    one, other = loop.start(POLICY, 1.0, 100), loop.start(POLICY, 1.0, 100, features="default")
+    one, other = loop.start(TASK, POLICY, 100), loop.start(TASK, POLICY, 100, features="default")
     assert jax.tree.structure(one.ensemble) == jax.tree.structure(other.ensemble)
     jax.tree.map(np.testing.assert_array_equal, one.ensemble, other.ensemble)
-    paper = loop.start(POLICY, 1.0, 100, features="paper")
+    paper = loop.start(TASK, POLICY, 100, features="paper")
     # The paper's inputs share the default's program: only switches differ.
     assert jax.tree.structure(paper.ensemble) == jax.tree.structure(one.ensemble)
     given = methods.settings_of("ours", "paper").switches

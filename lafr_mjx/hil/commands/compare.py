@@ -14,6 +14,7 @@ from typing import Any, Literal, get_args
 
 from tyro.conf import Fixed, Suppress
 
+from lafr_mjx import parts
 from lafr_mjx.errors import InputError, RunError
 from lafr_mjx.hil.commands.fly import FlownMethod
 from lafr_mjx.output import check_writable, counted, write_json
@@ -25,7 +26,8 @@ LEAST_SHARE = 0.9
 """Of the peak speed on the simulated plant that must be reached through the wire."""
 
 
-_SAME = ("task", "scenario", "method", "ats", "features", "policy", "iterations", "seed", "horizon")
+_SAME = ("task", "scenario", "method", "iterations", "seed", "horizon",
+         *(kind.option for kind in parts.KINDS))  # fmt: skip
 """What both have in common."""
 
 

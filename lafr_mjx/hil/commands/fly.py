@@ -144,7 +144,7 @@ class Fly(RunSpec):
         if not 1 <= self.iterations <= 100:
             raise InputError(f"--iterations {self.iterations}: must be from 1 to 100")
         self.check()
-        for name in ("method", "ats", "features", "horizon"):
+        for name in ("method", "ats", "features", "reference", "cost", "horizon"):
             if self._fixed and getattr(self, name) != getattr(RunSpec, name):
                 raise InputError(f"--{name} {getattr(self, name)}: fixed flights learn nothing")
         if not math.isfinite(scale) or not 0.02 <= scale <= 50.0:

@@ -33,6 +33,7 @@ MIN_SINGULARITY_DEG = 5.0
 _CHECK_STEP_S = 0.002
 _MAX_CHECKS = 20_000
 _NEAREST_POINTS = 4000
+_ROOM_POINTS = 256
 
 
 @dataclass(frozen=True, eq=False)
@@ -94,6 +95,20 @@ class Task:
     def distance(self, positions: np.ndarray) -> np.ndarray:
         """Distance [N] of positions [N, 3] from the path, wherever along it they are [m]."""
         return self._tree.query(positions)[0]
+
+    def room(self) -> np.ndarray:
+        """How far from the path a vehicle may be, at equal shares of the lap, [K] m.
+
+        By the task's threshold, and around its landmarks so that each is still passed.
+        """
+        shares = (np.arange(_ROOM_POINTS) + 0.5) / _ROOM_POINTS
+        room = np.full(_ROOM_POINTS, self.error_threshold_m)
+        positions = np.asarray(derivatives(self.path, shares * self.lap_s))[:, 0, :3]
+        for landmark in self.landmarks:
+            away = np.linalg.norm(positions - landmark, axis=1)
+            near = away < max(self.landmark_radius_m, 1.5 * away.min())
+            room[near] = np.minimum(room[near], self.landmark_radius_m - away.min())
+        return np.maximum(room, 0.0)
 
     @cached_property
     def _tree(self) -> Any:

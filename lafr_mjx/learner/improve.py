@@ -60,6 +60,14 @@ class LearnerSettings(NamedTuple):
     error_threshold: Any = 0.35  # m, E_th of the task
 
 
+class TaskRoom(NamedTuple):
+    """What a task asks for; the same for all runs of a batch."""
+
+    path: Path
+    room: Any  # [K] m, how far from it a vehicle may be, at K equal shares of its lap
+    ramp_s: Any
+
+
 class LearnerState(NamedTuple):
     """What the learner knows between two flights."""
 
@@ -141,13 +149,13 @@ class Calibrated(NamedTuple):
 def calibrate(
     state: LearnerState,
     rollout: Rollout,
-    ramp_s: Any,
+    task: TaskRoom,
     settings: LearnerSettings,
     *,
     sizes: Sizes = Sizes(),
 ) -> Calibrated:
     """Fit the residuals to the last flights, and say how fast the next one might be."""
-    flown_error = sensed_peak_error(rollout, ramp_s)
+    flown_error = sensed_peak_error(rollout, task.ramp_s)
     rows = data.transitions(rollout)
     window = jax.tree.map(
         lambda old, new: jnp.concatenate([new[None], old[:-1]]), state.window, rows
@@ -167,19 +175,20 @@ def calibrate(
     )  # fmt: skip
     loss = jnp.mean(losses)
     scaling, fastest = settings.time_scaling.propose(
-        state.scaling, _last(state, flown_error, settings)
+        state.scaling, _last(state, flown_error, task, settings)
     )
     return Calibrated(flown_error, ensemble, window, loss, noise_seen(loss), scaling, fastest)
 
 
 def plan_reference(
-    state: LearnerState, calibrated: Calibrated, task: Path, settings: LearnerSettings
+    state: LearnerState, calibrated: Calibrated, task: TaskRoom, settings: LearnerSettings
 ) -> Path:
     """What is flown next, on the model as it is now."""
     known = Known(
-        task=task,
+        task=task.path,
+        room=task.room,
         flown=state.path,
-        last=_last(state, calibrated.flown_error, settings),
+        last=_last(state, calibrated.flown_error, task, settings),
         ensemble=calibrated.ensemble,
         switches=settings.switches,
         limits=state.policy.limits,
@@ -220,30 +229,31 @@ def accelerate(
     policy: Learnable,
     rollout: Rollout,
     path: Path,
-    ramp_s: Any,
+    task: TaskRoom,
     settings: LearnerSettings,
 ) -> tuple[LearnerState, Progress]:
     """Choose the next time scale, and which policy flies it."""
 
     def predict(policy: Learnable, time_scale: jax.Array, stress: Any) -> verify.Prediction:
         return verify.predict(
-            policy, calibrated.ensemble, settings.switches, path, time_scale, ramp_s,
+            policy, calibrated.ensemble, settings.switches, path, time_scale, task.ramp_s,
             _stress(calibrated, settings).times(stress), _key(state, 2),
         )  # fmt: skip
 
+    last = _last(state, calibrated.flown_error, task, settings)
     evidence = Evidence(
-        last=_last(state, calibrated.flown_error, settings),
+        last=last._replace(threshold=_threshold(path, task, settings)),
         rollout=rollout,
         flown=state.policy,
         trained=policy,
         predict=predict,
         path=path,
-        ramp_s=ramp_s,
+        ramp_s=task.ramp_s,
         ensemble=calibrated.ensemble,
         switches=settings.switches,
     )
     choice = settings.time_scaling.choose(calibrated.scaling, calibrated.fastest, evidence)
-    fine = calibrated.flown_error < settings.error_threshold
+    fine = calibrated.flown_error < last.threshold
     take, keep = partial(jnp.where, choice.use_new_policy), partial(jnp.where, choice.keep_training)
     learned = LearnerState(
         policy=jax.tree.map(take, policy, state.policy),
@@ -271,10 +281,16 @@ def accelerate(
     return learned, progress
 
 
-def _last(state: LearnerState, flown_error: Any, settings: LearnerSettings) -> LastFlight:
-    return LastFlight(
-        state.pace, flown_error, settings.error_threshold, peak_acceleration(state.path)
-    )
+def _last(
+    state: LearnerState, flown_error: Any, task: TaskRoom, settings: LearnerSettings
+) -> LastFlight:
+    threshold = _threshold(state.path, task, settings)
+    return LastFlight(state.pace, flown_error, threshold, peak_acceleration(state.path))
+
+
+def _threshold(path: Path, task: TaskRoom, settings: LearnerSettings) -> jax.Array:
+    """Largest error that keeps a vehicle as near to the task's path as it must be."""
+    return settings.error_threshold - references.deviation(path, task.path)
 
 
 def _stress(calibrated: Calibrated, settings: LearnerSettings) -> StressScale:

@@ -23,6 +23,7 @@ from lafr_mjx.learner.improve import (
     LearnerState,
     Progress,
     Sizes,
+    TaskRoom,
 )
 from lafr_mjx.learner.time_scaling import Pace
 from lafr_mjx.model import data, residual
@@ -163,7 +164,7 @@ class Adaptation:
         """What the flights teach; the next ones are decided then."""
         scales, predicted = self.time_scales, np.asarray(self.state.pace.predicted)
         paths = jax.device_get(self.state.path)
-        shared = (batching.single(self.task.path), jnp.float32(self.task.ramp_s))
+        shared = _asked(self.task)
         seen = batching.stacked([_seen(rollout) for rollout in rollouts])
         run = batching.placed((self.state, self._settings, seen), self._devices)
         done: tuple[Any, ...] = ()
@@ -244,15 +245,15 @@ def rehearse(task: Task, state: LearnerState, settings: LearnerSettings) -> None
             f"{(three.shape, three.shape)}"
         )
 
-    def learn(state: LearnerState, settings: LearnerSettings, path: Path) -> Any:
-        shared, run = (path, jnp.float32(task.ramp_s)), (state, settings, flight)
+    def learn(state: LearnerState, settings: LearnerSettings, shared: TaskRoom) -> Any:
+        run = (state, settings, flight)
         done: tuple[Any, ...] = ()
         for name, function in _STAGES.items():
             sizes = {"sizes": Sizes(fit_steps=1, train_steps=1)} if name in _SIZED else {}
             done = (*done, function(shared, (*run, *done), **sizes))
         return done[-1]
 
-    learned, _ = jax.eval_shape(learn, state, _on_task(task, settings), batching.single(task.path))
+    learned, _ = jax.eval_shape(learn, state, _on_task(task, settings), _asked(task))
     before, after = (jax.tree.map(jnp.shape, each.scaling) for each in (state, learned))
     if before != after:
         raise InputError(f"its memory has the shapes {before} at the start and {after} later")
@@ -283,28 +284,34 @@ def _guarded(dither: Any, state: LearnerState) -> Guarded:
     )  # fmt: skip
 
 
-def _calibrate(shared: tuple, run: tuple, *, sizes: Sizes) -> improve.Calibrated:
-    (_, ramp_s), (state, settings, rollout) = shared, run
-    return improve.calibrate(state, rollout, ramp_s, settings, sizes=sizes)
+def _calibrate(task: TaskRoom, run: tuple, *, sizes: Sizes) -> improve.Calibrated:
+    state, settings, rollout = run
+    return improve.calibrate(state, rollout, task, settings, sizes=sizes)
 
 
-def _plan(shared: tuple, run: tuple) -> Path:
-    (task, _), (state, settings, _, calibrated) = shared, run
+def _plan(task: TaskRoom, run: tuple) -> Path:
+    state, settings, _, calibrated = run
     return improve.plan_reference(state, calibrated, task, settings)
 
 
-def _improve(shared: tuple, run: tuple, *, sizes: Sizes) -> Any:
-    (_, ramp_s), (state, settings, rollout, calibrated, path) = shared, run
-    return improve.improve_policy(state, calibrated, rollout, path, ramp_s, settings, sizes=sizes)
+def _improve(task: TaskRoom, run: tuple, *, sizes: Sizes) -> Any:
+    state, settings, rollout, calibrated, path = run
+    return improve.improve_policy(
+        state, calibrated, rollout, path, task.ramp_s, settings, sizes=sizes
+    )
 
 
-def _accelerate(shared: tuple, run: tuple) -> tuple[LearnerState, Progress]:
-    (_, ramp_s), (state, settings, rollout, calibrated, path, policy) = shared, run
-    return improve.accelerate(state, calibrated, policy, rollout, path, ramp_s, settings)
+def _accelerate(task: TaskRoom, run: tuple) -> tuple[LearnerState, Progress]:
+    state, settings, rollout, calibrated, path, policy = run
+    return improve.accelerate(state, calibrated, policy, rollout, path, task, settings)
 
 
 _STAGES = {"calibrate": _calibrate, "plan": _plan, "improve": _improve, "accelerate": _accelerate}
 _SIZED = ("calibrate", "improve")
+
+
+def _asked(task: Task) -> TaskRoom:
+    return TaskRoom(*batching.single((task.path, task.room(), task.ramp_s)))
 
 
 def _on_task(task: Task, settings: LearnerSettings) -> LearnerSettings:

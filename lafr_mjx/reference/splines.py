@@ -137,12 +137,8 @@ def from_samples(
         raise InputError(
             f"{len(points)} samples are too few for {count} segments; give at least {2 * count}"
         )
-    # Every spline is a sum of cardinal splines, which are 1 at one knot and 0 at all others.
-    cardinal_values = np.eye(count + (not periodic))
-    if periodic:
-        cardinal_values = np.vstack([cardinal_values, cardinal_values[:1]])
     knots = np.linspace(0.0, duration_s, count + 1)
-    cardinals = _spline(cardinal_values, np.diff(knots), periodic)
+    cardinals = cardinal_splines(count, periodic=periodic)
     position = np.linspace(0.0, count, len(points), endpoint=not periodic)
     segment = np.minimum(position.astype(int), count - 1)
     powers = (2.0 * (position - segment) - 1.0)[:, None] ** np.arange(DEGREE + 1)
@@ -159,6 +155,18 @@ def from_samples(
     coefficients = np.zeros((count, 4, DEGREE + 1))
     coefficients[:, :3] = np.einsum("snk,nd->sdk", cardinals, at_knots)
     return Path(coefficients, knots, np.array(float(periodic)))
+
+
+def cardinal_splines(count: int, *, periodic: bool) -> np.ndarray:
+    """Coefficients [count, knots, 8] of the splines that are 1 at one knot and 0 at all others.
+
+    Knots at equal distances; every spline through values at them is a sum of these. A closed one
+    has `count` knots, an open one `count` + 1.
+    """
+    values = np.eye(count + (not periodic))
+    if periodic:
+        values = np.vstack([values, values[:1]])
+    return _spline(values, np.ones(count), periodic)
 
 
 def with_segments(path: Path, count: int) -> Path:

@@ -37,6 +37,9 @@ def check(spec: RunSpec, task: Task, limits: CommandLimits) -> None:
         policy = stored_policy(spec.policy, limits)
     elif spec.method != "geometric":
         policy = create_policy(np.random.default_rng(0), limits, spec.policy)
+    check_reference = getattr(settings.reference, "check", None)
+    if check_reference is not None:
+        _called(f"--reference {spec.reference}", check_reference, task)
     options = [kind.option for kind in parts.KINDS]
     keys = [key for key in options if is_own(key, getattr(spec, key))]
     if not keys:

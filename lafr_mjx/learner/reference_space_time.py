@@ -15,6 +15,7 @@ import jax
 import jax.numpy as jnp
 import numpy as np
 
+from lafr_mjx.errors import InputError
 from lafr_mjx.learner import time_optimal_plan as plans
 from lafr_mjx.model import residual
 from lafr_mjx.model.residual import COMMANDS
@@ -25,6 +26,7 @@ from lafr_mjx.reference.path import Path, lap_s
 
 if TYPE_CHECKING:
     from lafr_mjx.learner.references import Known
+    from lafr_mjx.tasks import Task
     from lafr_mjx.types import Reference
 
 _PASSES = 2
@@ -43,6 +45,21 @@ class SpaceTime(NamedTuple):
     corridor: Any = 0.2  # m, how far the reference may be from the task's path
     tracking: Any = 0.15  # m, of the task's room that is left to tracking errors
     share: Any = 0.95  # of thrust and rates; the rest is for feedback
+
+    def check(self, task: Task) -> None:
+        """Refuse what leaves the task's room."""
+        widest = task.error_threshold_m - self.tracking
+        for name, low, high in (
+            ("tracking", 0.0, task.error_threshold_m),
+            ("corridor", 0.0, widest),
+            ("share", 0.3, 1.0),
+        ):
+            if not low < getattr(self, name) <= high:
+                raise InputError(
+                    f"{name} = {getattr(self, name):g}: must be above {low:g}, and at most "
+                    f"{high:g} on the task '{task.name}', whose threshold is "
+                    f"{task.error_threshold_m:g} m"
+                )
 
     def start(self, task: Path) -> Path:
         """The task's path itself, by the knots of later plans."""

@@ -34,7 +34,10 @@ class Known(NamedTuple):
 
 
 class ReferencePlanner(Protocol):
-    """A pytree whose settings are leaves; every method is pure and has no branches on values."""
+    """A pytree whose settings are leaves; every method is pure and has no branches on values.
+
+    It may also have `check(task)`, which raises an `InputError` where its settings do not suit.
+    """
 
     def start(self, task: Path) -> Path:
         """The reference of the first flight; all later ones have its number of segments."""

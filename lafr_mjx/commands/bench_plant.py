@@ -8,7 +8,7 @@ from pathlib import Path
 from typing import Any, Literal
 
 from lafr_mjx.errors import InputError
-from lafr_mjx.output import check_writable, print_table, write_json
+from lafr_mjx.output import check_range, check_writable, print_table, write_json
 
 
 @dataclass
@@ -42,8 +42,7 @@ class BenchPlant:
         check_writable(self.json)
         if not self.batches or not all(1 <= b <= 2**20 for b in self.batches):
             raise InputError(f"--batches {self.batches}: each must be from 1 to {2**20}")
-        if not 1 <= self.rounds <= 100:
-            raise InputError(f"--rounds {self.rounds}: must be from 1 to 100")
+        check_range("rounds", self.rounds, 1, 100)
         # crazyflow insists on this being set before anything imports SciPy, as JAX does.
         os.environ.setdefault("SCIPY_ARRAY_API", "1")
         from lafr_mjx.commands.plant_speed import measure_compile, measure_speed

@@ -170,11 +170,9 @@ class Table:
             raise self.fail(key, allowed)
         return np.array(value, dtype=float)
 
-    def strings(self, key: str, default: Any = _MISSING) -> list[str]:
+    def strings(self, key: str) -> list[str]:
         """A list of strings."""
-        value = self._get(key, default, "a list of strings")
-        if value is _MISSING:
-            return list(default)
+        value = self._get(key, _MISSING, "a list of strings")
         if not isinstance(value, list) or not all(isinstance(x, str) for x in value):
             raise self.fail(key, "a list of strings")
         return value

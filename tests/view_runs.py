@@ -120,7 +120,22 @@ def virtual_screen(size="1000x640"):
         server.wait(timeout=300)
 
 
-def require_chromium():
+@contextlib.contextmanager
+def browser_page(*arguments, **options):
+    """A page of a real browser, and the list of its complaints."""
     path = shutil.which("chromium") or shutil.which("chromium-browser")
     require(path, "the Debian package chromium")
-    return path
+    from playwright.sync_api import sync_playwright
+
+    complaints = []
+    with sync_playwright() as playwright:
+        browser = playwright.chromium.launch(
+            executable_path=path, args=["--no-sandbox", *arguments]
+        )
+        page = browser.new_page(**options)
+        page.set_default_timeout(600_000)
+        page.on("console", lambda m: complaints.append(m.text) if m.type == "error" else None)
+        page.on("pageerror", lambda error: complaints.append(str(error)))
+        page.on("requestfailed", lambda request: complaints.append(request.url))
+        yield page, complaints
+        browser.close()

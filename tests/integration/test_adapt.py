@@ -3,6 +3,7 @@
 import json
 from dataclasses import replace
 from types import SimpleNamespace
+from typing import Any
 
 import jax
 import numpy as np
@@ -29,7 +30,7 @@ def flown(path, job, stop_before=None):
     def nothing(_):
         pass
 
-    quiet = SimpleNamespace(ready=nothing, stage=nothing, before=before, after=nothing)
+    quiet: Any = SimpleNamespace(ready=nothing, stage=nothing, before=before, after=nothing)
     resumed = (path / "config.toml").exists()
     with (
         RunFolder.open(path, resume=True) if resumed else RunFolder.create(path, job.config())

@@ -66,102 +66,53 @@ __version__ = "0.3.0"
 os.environ.setdefault("TF_CPP_MIN_LOG_LEVEL", "3")
 
 _WHERE = {
-    "ablate": "api",
-    "adapt": "api",
-    "bounds": "api",
-    "fit": "api",
-    "fly": "api",
-    "Run": "runs.run",
-    "RunSpec": "run_spec",
-    "load_task": "tasks",
-    "load_scenario": "plant.scenario",
-    "load_vehicle": "plant.vehicle",
-    "ActuatorPlugin": "plant.plugins",
-    "AirPlugin": "plant.plugins",
-    "CommandPlugin": "plant.plugins",
-    "Flow": "plant.plugins",
-    "ForcePlugin": "plant.plugins",
-    "Setting": "plant.plugins",
-    "Wrench": "plant.rigid_body",
-    "SensePlugin": "plant.plugins",
-    "Controller": "control.controller",
-    "Network": "control.controller",
-    "Policy": "control.policy",
-    "Plant": "learner.loop",
-    "fly_steps": "plant.stepped_flight",
-    "Choice": "learner.time_scaling",
-    "Evidence": "learner.time_scaling",
-    "LastFlight": "learner.time_scaling",
-    "Pace": "learner.time_scaling",
-    "TimeScaling": "learner.time_scaling",
-    "taken_as_it_is": "learner.time_scaling",
-    "ResidualNetwork": "model.residual",
-    "part": "parts",
-    "CONTROL_DT": "types",
-    "SAMPLE_DT": "types",
-    "CommandLimits": "types",
-    "Reference": "types",
-    "Rollout": "types",
-    "Sensed": "types",
-    "State": "types",
-    "InputError": "errors",
-    "RunError": "errors",
-    "Vec3": "plant.vec3",
-}
+    "api": ("ablate", "adapt", "bounds", "fit", "fly"),
+    "runs.run": ("Run",),
+    "run_spec": ("RunSpec",),
+    "tasks": ("load_task",),
+    "plant.scenario": ("load_scenario",),
+    "plant.vehicle": ("load_vehicle",),
+    "plant.plugins": (
+        "ActuatorPlugin", "AirPlugin", "CommandPlugin", "Flow", "ForcePlugin", "SensePlugin",
+        "Setting",
+    ),
+    "plant.rigid_body": ("Wrench",),
+    "plant.stepped_flight": ("fly_steps",),
+    "plant.vec3": ("Vec3",),
+    "control.controller": ("Controller", "Network"),
+    "control.policy": ("Policy",),
+    "learner.loop": ("Plant",),
+    "learner.time_scaling": (
+        "Choice", "Evidence", "LastFlight", "Pace", "TimeScaling", "taken_as_it_is",
+    ),
+    "model.residual": ("ResidualNetwork",),
+    "parts": ("part",),
+    "types": (
+        "CONTROL_DT", "SAMPLE_DT", "CommandLimits", "Reference", "Rollout", "Sensed", "State",
+    ),
+    "errors": ("InputError", "RunError"),
+}  # fmt: skip
+"""The public names, by the module that has them."""
+
+_MODULES = {name: module for module, names in _WHERE.items() for name in names}
 
 __all__ = [
-    "CONTROL_DT",
-    "SAMPLE_DT",
-    "ActuatorPlugin",
-    "AirPlugin",
-    "Choice",
-    "CommandLimits",
-    "CommandPlugin",
-    "Controller",
-    "Evidence",
-    "Flow",
-    "ForcePlugin",
-    "InputError",
-    "LastFlight",
-    "Network",
-    "Pace",
-    "Plant",
-    "Policy",
-    "Reference",
-    "ResidualNetwork",
-    "Rollout",
-    "Run",
-    "RunError",
-    "RunSpec",
-    "SensePlugin",
-    "Sensed",
-    "Setting",
-    "State",
-    "TimeScaling",
-    "Vec3",
-    "Wrench",
-    "ablate",
-    "adapt",
-    "bounds",
-    "fit",
-    "fly",
-    "fly_steps",
-    "hil",
-    "load_scenario",
-    "load_task",
-    "load_vehicle",
-    "part",
-    "taken_as_it_is",
-]
+    "CONTROL_DT", "SAMPLE_DT", "ActuatorPlugin", "AirPlugin", "Choice", "CommandLimits",
+    "CommandPlugin", "Controller", "Evidence", "Flow", "ForcePlugin", "InputError", "LastFlight",
+    "Network", "Pace", "Plant", "Policy", "Reference", "ResidualNetwork", "Rollout", "Run",
+    "RunError", "RunSpec", "SensePlugin", "Sensed", "Setting", "State", "TimeScaling", "Vec3",
+    "Wrench", "ablate", "adapt", "bounds", "fit", "fly", "fly_steps", "hil", "load_scenario",
+    "load_task", "load_vehicle", "part", "taken_as_it_is",
+]  # fmt: skip
 
 
 def __getattr__(name: str) -> Any:
     if name == "hil":
         return importlib.import_module("lafr_mjx.hil")
-    if name not in _WHERE:
+    if name not in _MODULES:
         raise AttributeError(f"module 'lafr_mjx' has no attribute {name!r}")
     # A room of the same name (`time_optimal/`) replaces what was put here, so nothing is kept.
-    return getattr(importlib.import_module(f"lafr_mjx.{_WHERE[name]}"), name)
+    return getattr(importlib.import_module(f"lafr_mjx.{_MODULES[name]}"), name)
 
 
 def __dir__() -> list[str]:

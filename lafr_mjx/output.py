@@ -27,11 +27,17 @@ def check_writable(path: Path | None, option: str = "--json") -> None:
         raise InputError(f"{option} {path}: the folder {parent} is not writable")
 
 
+def check_range(option: str, value: float | None, low: float, high: float) -> None:
+    """Refuse a number that is beyond its limits, or is none; None was not given."""
+    if value is not None and not low <= value <= high:
+        raise InputError(f"--{option} {value}: must be from {low:.10g} to {high:.10g}")
+
+
 def write_json(path: Path | None, figures: Mapping[str, Any]) -> None:
     """Write one object; the file appears whole or not at all."""
     if path is None:
         return
-    text = json.dumps(_plain(dict(figures)), indent=2, allow_nan=False) + "\n"
+    text = json.dumps(plain(dict(figures)), indent=2, allow_nan=False) + "\n"
     # Not by tempfile, whose files nobody else may read, whatever the umask says.
     partial = path.with_name(f".{path.name}.{os.getpid()}.partial")
     try:
@@ -42,14 +48,14 @@ def write_json(path: Path | None, figures: Mapping[str, Any]) -> None:
         raise
 
 
-def _plain(value: Any) -> Any:
-    """NumPy scalars as numbers; what is not finite as null, which JSON can say."""
+def plain(value: Any) -> Any:
+    """NumPy and JAX arrays as lists and numbers; what is not finite as None, which JSON can say."""
     if isinstance(value, dict):
-        return {key: _plain(item) for key, item in value.items()}
+        return {str(key): plain(item) for key, item in value.items()}
     if isinstance(value, list | tuple):
-        return [_plain(item) for item in value]
-    if hasattr(value, "item"):
-        value = value.item()
+        return [plain(item) for item in value]
+    if hasattr(value, "tolist"):
+        return plain(value.tolist())
     if isinstance(value, float) and not math.isfinite(value):
         return None
     return value

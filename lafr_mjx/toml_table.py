@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import math
 import tomllib
+from functools import partial
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
@@ -15,7 +16,7 @@ import numpy as np
 from lafr_mjx.errors import InputError, meant
 
 if TYPE_CHECKING:
-    from collections.abc import Sequence
+    from collections.abc import Callable, Sequence
     from pathlib import Path
 
 _MAX_BYTES = 1_000_000
@@ -74,13 +75,21 @@ class Table:
             given = given[:117] + "..."
         return InputError(f"{self.path}: '{name}' is {given}; it must be {allowed}")
 
-    def _get(self, key: str, default: Any, allowed: str) -> Any:
+    def _value(
+        self,
+        key: str,
+        default: Any,
+        allowed: str,
+        good: Callable[[Any], bool],
+        made: Callable[[Any], Any] = lambda value: value,
+    ) -> Any:
+        """What stands there, if it is good, and else the default."""
         self._read.add(key)
-        if key in self.data:
-            return self.data[key]
-        if default is _MISSING:
+        if key not in self.data and default is not _MISSING:
+            return default
+        if key not in self.data or not good(self.data[key]):
             raise self.fail(key, allowed)
-        return _MISSING
+        return made(self.data[key])
 
     def number(
         self,
@@ -92,48 +101,33 @@ class Table:
         at_most: float | None = None,
     ) -> float:
         """A finite number within the limits."""
-        allowed = f"a number {_limits_text(above, at_least, at_most)}".strip()
-        value = self._get(key, default, allowed)
-        if value is _MISSING:
-            return default
-        if not _is_number(value) or not _within(value, above, at_least, at_most):
-            raise self.fail(key, allowed)
-        return float(value)
+        limits = (above, at_least, at_most)
+        allowed = f"a number {_limits_text(*limits)}".strip()
+        return self._value(key, default, allowed, lambda x: _is_number(x, *limits), float)
 
     def integer(
         self, key: str, default: Any = _MISSING, *, at_least: int = 0, at_most: int | None = None
     ) -> int:
         """A whole number within the limits."""
-        allowed = f"a whole number {_limits_text(None, at_least, at_most)}"
-        value = self._get(key, default, allowed)
-        if value is _MISSING:
-            return default
-        if isinstance(value, bool) or not isinstance(value, int):
-            raise self.fail(key, allowed)
-        if not _within(value, None, at_least, at_most):
-            raise self.fail(key, allowed)
-        return value
+        limits = (None, at_least, at_most)
+        allowed = f"a whole number {_limits_text(*limits)}"
+        return self._value(
+            key, default, allowed, lambda x: isinstance(x, int) and _is_number(x, *limits)
+        )
 
     def boolean(self, key: str, default: Any = _MISSING) -> bool:
         """`true` or `false`."""
-        value = self._get(key, default, "true or false")
-        if value is _MISSING:
-            return default
-        if not isinstance(value, bool):
-            raise self.fail(key, "true or false")
-        return value
+        return self._value(key, default, "true or false", lambda x: isinstance(x, bool))
 
     def string(
         self, key: str, default: Any = _MISSING, *, choices: Sequence[str] | None = None
     ) -> str:
         """A string, one of `choices` if given."""
         allowed = "a string" if choices is None else "one of " + ", ".join(map(repr, choices))
-        value = self._get(key, default, allowed)
-        if value is _MISSING:
-            return default
-        if not isinstance(value, str) or (choices is not None and value not in choices):
-            raise self.fail(key, allowed)
-        return value
+        return self._value(
+            key, default, allowed,
+            lambda x: isinstance(x, str) and (choices is None or x in choices),
+        )  # fmt: skip
 
     def vector(
         self,
@@ -146,59 +140,46 @@ class Table:
         at_most: float | None = None,
     ) -> np.ndarray:
         """A list of `size` finite numbers, each within the limits."""
-        limits = _limits_text(above, at_least, at_most)
-        allowed = f"a list of {size} numbers" + (f", each {limits}" if limits else "")
-        value = self._get(key, default, allowed)
-        if value is _MISSING:
-            return np.asarray(default, dtype=float)
-        good = isinstance(value, list) and len(value) == size and all(map(_is_number, value))
-        if not good or not all(_within(x, above, at_least, at_most) for x in value):
-            raise self.fail(key, allowed)
-        return np.array(value, dtype=float)
+        limits = (above, at_least, at_most)
+        each = f", each {_limits_text(*limits)}" if _limits_text(*limits) else ""
+
+        def good(value: Any) -> bool:
+            return _is_list(value, lambda x: _is_number(x, *limits)) and len(value) == size
+
+        found = self._value(key, default, f"a list of {size} numbers{each}", good)
+        return np.array(found, dtype=float)
 
     def matrix(
         self, key: str, columns: int, default: Any = _MISSING, *, min_rows: int = 1
     ) -> np.ndarray:
         """A list of at least `min_rows` lists of `columns` finite numbers."""
         allowed = f"a list of at least {min_rows} lists of {columns} numbers"
-        value = self._get(key, default, allowed)
-        if value is _MISSING:
-            return np.asarray(default, dtype=float)
-        good = isinstance(value, list) and len(value) >= min_rows
-        good = good and all(isinstance(row, list) and len(row) == columns for row in value)
-        if not good or not all(_is_number(x) for row in value for x in row):
-            raise self.fail(key, allowed)
-        return np.array(value, dtype=float)
 
-    def strings(self, key: str, default: Any = _MISSING) -> list[str]:
+        def good(value: Any) -> bool:
+            rows = _is_list(value, lambda row: _is_list(row, _is_number) and len(row) == columns)
+            return rows and len(value) >= min_rows
+
+        return np.array(self._value(key, default, allowed, good), dtype=float)
+
+    def strings(self, key: str) -> list[str]:
         """A list of strings."""
-        value = self._get(key, default, "a list of strings")
-        if value is _MISSING:
-            return list(default)
-        if not isinstance(value, list) or not all(isinstance(x, str) for x in value):
-            raise self.fail(key, "a list of strings")
-        return value
+        texts = partial(_is_list, good=lambda x: isinstance(x, str))
+        return self._value(key, _MISSING, "a list of strings", texts)
 
     def table(self, key: str, *, required: bool = False) -> Table:
         """A sub-table; an absent one reads as empty unless it is required."""
-        value = self._get(key, _MISSING if required else {}, "a table")
-        if value is _MISSING:
-            value = {}
-        if not isinstance(value, dict):
-            raise self.fail(key, "a table")
+        absent = _MISSING if required else {}
+        value = self._value(key, absent, "a table", lambda x: isinstance(x, dict))
         child = Table(value, self.path, f"{self.prefix}{key}.")
         self._children.append(child)
         return child
 
     def tables(self, key: str) -> list[Table]:
         """An array of tables; absent reads as empty."""
-        value = self._get(key, [], "an array of tables")
-        if value is _MISSING:
-            return []
-        if not isinstance(value, list) or not all(isinstance(x, dict) for x in value):
-            raise self.fail(key, "an array of tables")
+        many = partial(_is_list, good=lambda x: isinstance(x, dict))
         children = [
-            Table(item, self.path, f"{self.prefix}{key}[{i}].") for i, item in enumerate(value)
+            Table(item, self.path, f"{self.prefix}{key}[{i}].")
+            for i, item in enumerate(self._value(key, [], "an array of tables", many))
         ]
         self._children.extend(children)
         return children
@@ -220,20 +201,22 @@ class Table:
             child.finish()
 
 
-def _is_number(value: Any) -> bool:
+def _is_list(value: Any, good: Callable[[Any], bool]) -> bool:
+    return isinstance(value, list) and all(map(good, value))
+
+
+def _is_number(
+    value: Any,
+    above: float | None = None,
+    at_least: float | None = None,
+    at_most: float | None = None,
+) -> bool:
+    """Whether it is finite and within the limits."""
     if isinstance(value, bool) or not isinstance(value, int | float):
         return False
     try:
-        return math.isfinite(float(value))
+        finite = math.isfinite(float(value))
     except OverflowError:
         return False
-
-
-def _within(
-    value: float, above: float | None, at_least: float | None, at_most: float | None
-) -> bool:
-    if above is not None and not value > above:
-        return False
-    if at_least is not None and not value >= at_least:
-        return False
-    return at_most is None or value <= at_most
+    low = (above is None or value > above) and (at_least is None or value >= at_least)
+    return finite and low and (at_most is None or value <= at_most)

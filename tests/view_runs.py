@@ -19,9 +19,12 @@ from lafr_mjx.types import CONTROL_DT, Rollout, State
 TASK = load_task("figure8")
 
 
-def flown(time_scale=1.0, offset=(0.0, 0.0, 0.2), task=TASK, crash_at=None, diagnostics=None):
+def flown(
+    time_scale=1.0, offset=(0.0, 0.0, 0.2), task=TASK, crash_at=None, diagnostics=None, seconds=None
+):
     """A flight that keeps a constant distance from its reference."""
-    time = CONTROL_DT * np.arange(round(task.flight_s(time_scale) / CONTROL_DT))
+    seconds = task.flight_s(time_scale) if seconds is None else seconds
+    time = CONTROL_DT * np.arange(round(seconds / CONTROL_DT))
     phase, *rates = clocks.shifted(task.start_clock(time_scale), time)
     wanted = reference_state(task.path, phase, *rates)
     position = np.asarray(wanted.position) + np.asarray(offset)
@@ -62,6 +65,15 @@ def projected(points, position, target, vertical_fov, aspect):
     offsets = np.asarray(points, float) - position
     height = np.tan(0.5 * vertical_fov) * (offsets @ ahead)
     return offsets @ right / (aspect * height), offsets @ np.cross(right, ahead) / height
+
+
+def seen_by(camera, points, vertical_fov, aspect):
+    """The same by one of MuJoCo's free cameras."""
+    azimuth, elevation = np.radians([camera.azimuth, camera.elevation])
+    level = np.cos(elevation)
+    forward = [level * np.cos(azimuth), level * np.sin(azimuth), np.sin(elevation)]
+    position = camera.lookat - camera.distance * np.array(forward)
+    return projected(points, position, camera.lookat, vertical_fov, aspect)
 
 
 def require(present, what):
@@ -108,7 +120,22 @@ def virtual_screen(size="1000x640"):
         server.wait(timeout=300)
 
 
-def require_chromium():
+@contextlib.contextmanager
+def browser_page(*arguments, **options):
+    """A page of a real browser, and the list of its complaints."""
     path = shutil.which("chromium") or shutil.which("chromium-browser")
     require(path, "the Debian package chromium")
-    return path
+    from playwright.sync_api import sync_playwright
+
+    complaints = []
+    with sync_playwright() as playwright:
+        browser = playwright.chromium.launch(
+            executable_path=path, args=["--no-sandbox", *arguments]
+        )
+        page = browser.new_page(**options)
+        page.set_default_timeout(600_000)
+        page.on("console", lambda m: complaints.append(m.text) if m.type == "error" else None)
+        page.on("pageerror", lambda error: complaints.append(str(error)))
+        page.on("requestfailed", lambda request: complaints.append(request.url))
+        yield page, complaints
+        browser.close()

@@ -14,6 +14,7 @@ from lafr_mjx.errors import InputError
 from lafr_mjx.learner import methods
 from lafr_mjx.learner.improve import Sizes
 from lafr_mjx.learner.loop import check_duration
+from lafr_mjx.output import check_range
 from lafr_mjx.plant import user_plugins
 from lafr_mjx.plant.engine import build_engine
 from lafr_mjx.plant.vehicle import Vehicle, load_vehicle
@@ -199,5 +200,4 @@ def _check(asked: Asked) -> None:
         raise InputError("nothing to fly: give at least one task, scenario and method")
     if not asked.seeds or not all(0 <= seed < 2**31 for seed in asked.seeds):
         raise InputError(f"--seeds {asked.seeds}: at least one, each from 0 to {2**31 - 1}")
-    if not 1 <= asked.plants <= 65536:
-        raise InputError(f"--plants {asked.plants}: must be from 1 to 65536")
+    check_range("plants", asked.plants, 1, 65536)

@@ -21,6 +21,7 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 import lafr_mjx
 from lafr_mjx.closing import Closing
 from lafr_mjx.errors import InputError
+from lafr_mjx.output import plain
 from lafr_mjx.run_spec import RunSpec
 from lafr_mjx.runs import rollout_file
 from lafr_mjx.runs import run_files as files
@@ -145,7 +146,7 @@ class AblationTable(Closing):
         new = [result for result in results if result.name not in self.done]
         lines = [
             json.dumps(
-                {"schema_version": SCHEMA_VERSION, **files.plain(result._asdict())},
+                {"schema_version": SCHEMA_VERSION, **plain(result._asdict())},
                 allow_nan=False,
             )
             for result in new

@@ -12,21 +12,10 @@ if TYPE_CHECKING:
 def record_of(metrics: Any, flown: Flown, iteration: int) -> dict[str, Any]:
     """One line of `iterations.jsonl`."""
     progress = flown.progress
-    figures = asdict(metrics)
     return {
         "iteration": iteration,
-        "flight_time_s": figures["flight_time_s"],
         "time_scale": flown.time_scale,
-        "lap_time_s": figures["lap_time_s"],
-        "reference_lap_s": figures["reference_lap_s"],
-        "peak_speed_mps": figures["peak_speed_mps"],
-        "rmse_m": figures["rmse_m"],
-        "peak_error_m": figures["peak_error_m"],
-        "peak_path_distance_m": figures["peak_path_distance_m"],
-        "rate_saturation": figures["rate_saturation"],
-        "thrust_saturation": figures["thrust_saturation"],
-        "crashed": figures["crashed"],
-        "landmark_miss_m": figures["landmark_miss_m"],
+        **asdict(metrics),
         "residual_loss": float(progress.residual_loss),
         "predicted_peak_error_m": flown.predicted_error,
         "bound_by": flown.outcome,

@@ -10,7 +10,7 @@ import tyro
 from tyro.conf import Positional, UseAppendAction
 
 from lafr_mjx.errors import InputError
-from lafr_mjx.output import check_writable, counted, print_table, write_json
+from lafr_mjx.output import check_range, check_writable, counted, print_table, write_json
 from lafr_mjx.run_spec import ENGINES, RunSpec
 
 if TYPE_CHECKING:
@@ -133,10 +133,8 @@ class Ablate:
             value = getattr(self, name)
             if not value and not isinstance(value, _Usual):
                 raise InputError(f"--{name}: names none; give some, or leave it out")
-        for name, low in (("chunk", 1), ("devices", 1)):
-            value = getattr(self, name)
-            if value is not None and not low <= value <= 65536:
-                raise InputError(f"--{name} {value}: must be from {low} to 65536")
+        check_range("chunk", self.chunk, 1, 65536)
+        check_range("devices", self.devices, 1, 65536)
         for number in self.keep_flights:
             if not -self.iterations <= number < self.iterations:
                 raise InputError(
@@ -156,9 +154,7 @@ class Ablate:
                 if getattr(self, name) is not None:
                     raise InputError(f"--{name}: with --ray, the cluster decides what flies where")
         elif self.processes is not None:
-            from lafr_mjx.runner.processes import check_processes
-
-            check_processes(self.processes)
+            check_range("processes", self.processes, 1, 256)
             if self.devices is not None:
                 raise InputError("--devices: with --processes, each process has one")
         elif self.devices is not None:

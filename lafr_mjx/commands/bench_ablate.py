@@ -7,7 +7,7 @@ from pathlib import Path
 from typing import Any, Literal
 
 from lafr_mjx.errors import InputError
-from lafr_mjx.output import check_writable, print_table, write_json
+from lafr_mjx.output import check_range, check_writable, print_table, write_json
 
 
 @dataclass
@@ -40,12 +40,9 @@ class BenchAblate:
         check_writable(self.json)
         if not self.batches or not all(1 <= b <= 65536 for b in self.batches):
             raise InputError(f"--batches {self.batches}: each must be from 1 to 65536")
-        if not 1 <= self.rounds <= 100:
-            raise InputError(f"--rounds {self.rounds}: must be from 1 to 100")
-        for name in ("devices", "chunk"):
-            value = getattr(self, name)
-            if value is not None and not 1 <= value <= 65536:
-                raise InputError(f"--{name} {value}: must be from 1 to 65536")
+        check_range("rounds", self.rounds, 1, 100)
+        check_range("devices", self.devices, 1, 65536)
+        check_range("chunk", self.chunk, 1, 65536)
         from rich.console import Console
 
         from lafr_mjx.ablation.speed import FLIGHTS, Measured, measure

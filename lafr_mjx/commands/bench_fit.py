@@ -7,8 +7,8 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from lafr_mjx.errors import InputError, RunError
-from lafr_mjx.output import check_writable, print_table, write_json
+from lafr_mjx.errors import RunError
+from lafr_mjx.output import check_range, check_writable, print_table, write_json
 
 if TYPE_CHECKING:
     from lafr_mjx.fitting.known_plants import Comparison
@@ -42,10 +42,8 @@ class BenchFit:
     def run(self) -> None:
         """Fly, estimate, print."""
         check_writable(self.json)
-        if not 1 <= self.runs <= 1000:
-            raise InputError(f"--runs {self.runs}: must be from 1 to 1000")
-        if not 0 <= self.seed < 2**31:
-            raise InputError(f"--seed {self.seed}: must be from 0 to {2**31 - 1}")
+        check_range("runs", self.runs, 1, 1000)
+        check_range("seed", self.seed, 0, 2**31 - 1)
         from lafr_mjx import compilation_cache
         from lafr_mjx.fitting import known_plants
         from lafr_mjx.plant.vehicle import load_vehicle

@@ -8,7 +8,7 @@ from pathlib import Path
 from typing import Any, Literal
 
 from lafr_mjx.errors import InputError
-from lafr_mjx.output import check_writable, print_table, write_json
+from lafr_mjx.output import check_range, check_writable, print_table, write_json
 
 
 @dataclass
@@ -42,15 +42,14 @@ class BenchPlant:
         check_writable(self.json)
         if not self.batches or not all(1 <= b <= 2**20 for b in self.batches):
             raise InputError(f"--batches {self.batches}: each must be from 1 to {2**20}")
-        if not 1 <= self.rounds <= 100:
-            raise InputError(f"--rounds {self.rounds}: must be from 1 to 100")
+        check_range("rounds", self.rounds, 1, 100)
         # crazyflow insists on this being set before anything imports SciPy, as JAX does.
         os.environ.setdefault("SCIPY_ARRAY_API", "1")
         from lafr_mjx.commands.plant_speed import measure_compile, measure_speed
 
         speed = measure_speed(self.batches, self.rounds)
         figures = self._figures(speed)
-        self._print_speed(speed, figures)
+        self._print_speed(speed)
         if self.compile:
             for engine in ("freebody", "mjx"):
                 cold, warm = measure_compile(engine)
@@ -71,13 +70,10 @@ class BenchPlant:
         }
         for batch in self.batches:
             for engine in ("freebody", "mjx"):
-                rate = speed.median(f"{engine}_{batch}")
-                ratio = speed.ratio(f"{engine}_{batch}", "c")
-                figures[f"{engine}_steps_per_s_batch_{batch}"] = rate
-                figures[f"{engine}_ratio_to_c_batch_{batch}"] = ratio
-                figures[f"{engine}_ratio_to_c_bare_body_batch_{batch}"] = speed.ratio(
-                    f"{engine}_{batch}", "c_bare"
-                )
+                name, bare = f"{engine}_{batch}", f"{engine}_ratio_to_c_bare_body_batch_{batch}"
+                figures[f"{engine}_steps_per_s_batch_{batch}"] = speed.median(name)
+                figures[f"{engine}_ratio_to_c_batch_{batch}"] = speed.ratio(name, "c")
+                figures[bare] = speed.ratio(name, "c_bare")
             figures[f"plant_steps_per_s_batch_{batch}"] = speed.median(f"{self.engine}_{batch}")
             figures[f"ratio_to_c_batch_{batch}"] = speed.ratio(f"{self.engine}_{batch}", "c")
         if speed.has("crazyflow"):
@@ -89,32 +85,21 @@ class BenchPlant:
                 )
         return figures
 
-    def _print_speed(self, speed: Any, figures: dict[str, Any]) -> None:
-        rows = [
-            ("C mj_step, one thread", "1", f"{figures['c_mj_step_steps_per_s'] / 1e3:.0f}", "1.0"),
-            (
-                "C mj_step, body without visuals",
-                "1",
-                f"{figures['c_mj_step_bare_body_steps_per_s'] / 1e3:.0f}",
-                f"{speed.ratio('c_bare', 'c'):.1f}",
-            ),
-        ]
-        if speed.has("crazyflow"):
-            rows.append(
-                (
-                    "crazyflow first_principles",
-                    str(speed.crazyflow_batch),
-                    f"{speed.median('crazyflow') / 1e3:.0f}",
-                    f"{speed.ratio('crazyflow', 'c'):.1f}",
-                )
-            )
-        else:
+    def _print_speed(self, speed: Any) -> None:
+        if not speed.has("crazyflow"):
             print("crazyflow is not installed (pip install 'lafr-mjx[bench]'); left out")
+        measured = [
+            ("C mj_step, one thread", 1, "c"),
+            ("C mj_step, body without visuals", 1, "c_bare"),
+            ("crazyflow first_principles", speed.crazyflow_batch, "crazyflow"),
+        ]
         for engine in ("mjx", "freebody"):
-            for batch in self.batches:
-                rate = figures[f"{engine}_steps_per_s_batch_{batch}"]
-                ratio = figures[f"{engine}_ratio_to_c_batch_{batch}"]
-                what = f"plant, {engine}, all plugins"
-                rows.append((what, str(batch), f"{rate / 1e3:.0f}", f"{ratio:.1f}"))
+            what = f"plant, {engine}, all plugins"
+            measured += [(what, batch, f"{engine}_{batch}") for batch in self.batches]
+        rows = [
+            (what, str(batch), f"{speed.median(name) / 1e3:.0f}", f"{speed.ratio(name, 'c'):.1f}")
+            for what, batch, name in measured
+            if speed.has(name)
+        ]
         columns = ("what", "batch", "1000 steps/s", "ratio to C")
         print_table("Physics steps per second (500 Hz steps)", columns, rows)

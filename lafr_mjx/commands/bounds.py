@@ -12,7 +12,7 @@ import numpy as np
 from tyro.conf import Positional
 
 from lafr_mjx.errors import InputError, RunError
-from lafr_mjx.output import check_writable, print_table, write_json
+from lafr_mjx.output import check_range, check_writable, print_table, write_json
 
 if TYPE_CHECKING:
     from lafr_mjx.tasks import Task
@@ -134,12 +134,10 @@ class Bounds:
     def _check_options(self) -> None:
         if not self.only:
             raise InputError("--only: name at least one of uniform, exact, free")
-        if not 20 <= self.nodes <= 1000:
-            raise InputError(f"--nodes {self.nodes}: must be from 20 to 1000")
+        check_range("nodes", self.nodes, 20, 1000)
         if self.tube is not None and self.waypoints is not None:
             raise InputError("--tube and --waypoints: only one of them can be given")
-        if self.waypoints is not None and not 2 <= self.waypoints <= 50:
-            raise InputError(f"--waypoints {self.waypoints}: must be from 2 to 50")
+        check_range("waypoints", self.waypoints, 2, 50)
         if self.waypoint_radius and self.waypoints is None:
             raise InputError("--waypoint-radius: needs --waypoints")
         for name, value, low, high in (

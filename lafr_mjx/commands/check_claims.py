@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Literal
 
 from rich.console import Console
 
-from lafr_mjx.output import check_writable, write_json
+from lafr_mjx.output import check_range, check_writable, write_json
 from lafr_mjx.report.paper_runs import (
     PAPER_RUNS,
     PLANTS,
@@ -18,7 +18,6 @@ from lafr_mjx.report.paper_runs import (
     SEEDS,
     PaperRuns,
 )
-from lafr_mjx.runner.processes import check_processes
 
 if TYPE_CHECKING:
     from lafr_mjx.report.claim_figures import Claim
@@ -52,7 +51,7 @@ class CheckClaims:
     def run(self) -> None:
         """Fly what is missing, then print the table."""
         check_writable(self.json)
-        check_processes(self.processes)
+        check_range("processes", self.processes, 1, 256)
         from lafr_mjx.adaptation.folder_runs import announce, finished, fly_folders
         from lafr_mjx.report.claim_figures import Evidence, judged
         from lafr_mjx.report.flown_runs import Collected, collect

@@ -12,7 +12,7 @@ from tyro.conf import Positional, arg
 
 from lafr_mjx.errors import InputError
 from lafr_mjx.logs.log_readers import ReadOptions, known_formats
-from lafr_mjx.output import check_writable, write_json
+from lafr_mjx.output import check_range, check_writable, write_json
 
 
 @dataclass
@@ -116,16 +116,13 @@ class Fit:
     def _check(self) -> None:
         if not self.logs:
             raise InputError("LOG: give at least one log, for example: lafr-mjx fit flight.npz")
-        if not 0.05 <= self.train_share <= 0.95:
-            raise InputError(f"--train-share {self.train_share}: must be from 0.05 to 0.95")
+        check_range("train-share", self.train_share, 0.05, 0.95)
         if self.train_seconds is not None and not (
             math.isfinite(self.train_seconds) and self.train_seconds >= 2.0
         ):
             raise InputError(f"--train-seconds {self.train_seconds}: must be at least 2")
-        if not 0 <= self.seeds <= 20:
-            raise InputError(f"--seeds {self.seeds}: must be from 0 to 20")
-        if not 0 <= self.seed < 2**31:
-            raise InputError(f"--seed {self.seed}: must be from 0 to {2**31 - 1}")
+        check_range("seeds", self.seeds, 0, 20)
+        check_range("seed", self.seed, 0, 2**31 - 1)
         if self.full_thrust is not None and not 1.0 <= self.full_thrust <= 1000.0:
             raise InputError(f"--full-thrust {self.full_thrust}: must be from 1 to 1000 m/s²")
         out = self.out

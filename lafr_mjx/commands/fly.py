@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING, Any, Literal
 from tyro.conf import Positional, UseAppendAction
 
 from lafr_mjx.errors import InputError, RunError
-from lafr_mjx.output import check_writable, print_table, write_json
+from lafr_mjx.output import check_range, check_writable, print_table, write_json
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -69,11 +69,9 @@ class Fly:
         from lafr_mjx.tasks import load_task
 
         check_writable(self.json)
-        for name, value, high in (("flights", self.flights, 1000), ("plants", self.plants, 65536)):
-            if not 1 <= value <= high:
-                raise InputError(f"--{name} {value}: must be from 1 to {high}")
-        if not 0 <= self.seed < 2**31:
-            raise InputError(f"--seed {self.seed}: must be from 0 to {2**31 - 1}")
+        check_range("flights", self.flights, 1, 1000)
+        check_range("plants", self.plants, 1, 65536)
+        check_range("seed", self.seed, 0, 2**31 - 1)
         vehicle = load_vehicle(self.vehicle)
         task = load_task(self.task, vehicle.limits)
         own = user_plugins.build(self.plugins)  # first: a scenario may set theirs, too

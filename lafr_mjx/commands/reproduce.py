@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING, Literal
 from rich.console import Console
 
 from lafr_mjx.errors import InputError, RunError
+from lafr_mjx.output import check_range
 from lafr_mjx.report.paper_runs import (
     BOUND_TASKS,
     PAPER_RUNS,
@@ -16,7 +17,6 @@ from lafr_mjx.report.paper_runs import (
     SEEDS,
     PaperRuns,
 )
-from lafr_mjx.runner.processes import check_processes
 
 if TYPE_CHECKING:
     from lafr_mjx.run_spec import RunSpec
@@ -84,7 +84,7 @@ class Reproduce:
             raise failure
 
     def _specs(self) -> list[RunSpec]:
-        check_processes(self.processes)
+        check_range("processes", self.processes, 1, 256)
         if self.quick and self.seeds:
             raise InputError("--quick and --seeds: only one of them can be given")
         wrong = [seed for seed in self.seeds if not 0 <= seed < 2**31]

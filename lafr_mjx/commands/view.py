@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-import math
-import os
 import time
 from dataclasses import dataclass
 from pathlib import Path
@@ -12,6 +10,7 @@ from typing import TYPE_CHECKING, Annotated, Literal
 from tyro.conf import Positional, arg
 
 from lafr_mjx.errors import InputError
+from lafr_mjx.output import check_range, check_writable
 
 if TYPE_CHECKING:
     from lafr_mjx.view.replay import Replay
@@ -117,8 +116,7 @@ class View:
             ("speed", self.speed, 0.01, 100.0), ("port", self.port, 1, 65535),
             ("seed", self.seed, 0, 2**31 - 1),
         ):  # fmt: skip
-            if not (math.isfinite(value) and low <= value <= high):
-                raise InputError(f"--{option} {value}: must be from {low:.10g} to {high:.10g}")
+            check_range(option, value, low, high)
         width, height = _size(self.size)
         return Shot(width, height, self.fps, self.camera, self.speed)
 
@@ -190,10 +188,7 @@ def _check_target(option: str, path: Path | None) -> None:
         raise InputError(f"{option} {path}: must end in {' or '.join(endings)}")
     if path.exists():
         raise InputError(f"{option} {path}: exists already, and nothing is overwritten")
-    if not path.parent.is_dir():
-        raise InputError(f"{option} {path}: the folder {path.parent} does not exist")
-    if not os.access(path.parent, os.W_OK):
-        raise InputError(f"{option} {path}: the folder {path.parent} is not writable")
+    check_writable(path, option)
 
 
 def _size(text: str) -> tuple[int, int]:

@@ -15,7 +15,7 @@ from lafr_mjx.fitting.fit_tables import (
     rate_rows,
 )
 from lafr_mjx.output import print_table, write_json
-from lafr_mjx.runs.run_files import plain, write_whole
+from lafr_mjx.runs.run_files import write_whole
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator
@@ -160,7 +160,7 @@ def write(folder: Path, result: Result, show: Console) -> None:
     try:
         with show.busy("drawing plots ..."):
             plots = make_plots(folder, result)
-        write_json(folder / "summary.json", plain(result.figures))
+        write_json(folder / "summary.json", result.figures)
         if result.hybrid is not None:
             _save_model(folder / "model.npz", result)
         write_whole(folder / "report.html", page(result, plots, show.said).encode("utf-8"))

@@ -48,15 +48,14 @@ def replay(job: Job, pairs: list[tuple[Split, Recording]], result: Result, show:
                     sums[name].append(open_loop.squares(step, parameters, following))
                 moments.append(now * SAMPLE_DT)
     result.replay = {"time_s": moments}
-    scale = np.array([1e3, 1e2, np.degrees(1.0)])
     for name, found in sums.items():
         if not found:
             continue
         ends = [squares[:, -1].mean(axis=-1) for squares in found]
-        result.replay[name] = (np.sqrt(np.stack(ends)) * scale).tolist()
+        result.replay[name] = (np.sqrt(np.stack(ends)) * open_loop.UNITS).tolist()
         together = np.concatenate(found, axis=-1)
         for horizon, count in HORIZONS.items():
-            mean = np.sqrt(together[:, count - 1].mean(axis=-1)) * scale
+            mean = np.sqrt(together[:, count - 1].mean(axis=-1)) * open_loop.UNITS
             for quantity, value in zip(QUANTITIES, mean, strict=True):
                 result.figures[f"replay_{name}_{horizon}_{quantity}"] = float(value)
     result.figures["replay_seconds"] = len(moments)

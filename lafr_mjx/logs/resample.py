@@ -28,8 +28,8 @@ _HELD_GAP_S = 0.11  # s; flight controllers drop a command that is older
 _STATE = ("position", "velocity", "quaternion", "rates")
 
 
-def uniform(log: RawLog, thrust_shift: float = 0.0, rates_shift: float = 0.0) -> FlightLog:
-    """The log on a 100 Hz clock; the inputs are read so many seconds later than their stamps.
+def uniform(log: RawLog, rates_shift: float = 0.0) -> FlightLog:
+    """The log on a 100 Hz clock; the rates are read so many seconds later than their stamps.
 
     Raises:
         InputError: a signal cannot be used, or they do not overlap.
@@ -65,7 +65,7 @@ def uniform(log: RawLog, thrust_shift: float = 0.0, rates_shift: float = 0.0) ->
     rates = interval_means(rates_in, clock + rates_shift)
     thrust = np.full((len(clock), 1), np.nan)
     if "thrust" in signals:
-        thrust = interval_means(signals["thrust"], clock + thrust_shift)
+        thrust = interval_means(signals["thrust"], clock)
     if usable.sum() < MIN_SAMPLES:
         raise InputError(
             f"{log.path}: only {usable.sum() * SAMPLE_DT:.2f} s are usable after gaps were taken "
@@ -155,8 +155,8 @@ def _interpolated(signal: Signal, clock: np.ndarray) -> np.ndarray:
     return CubicSpline(signal.time - signal.time[0], values)(inside - signal.time[0])
 
 
-def interval_means(signal: Signal, start: np.ndarray, width: float = SAMPLE_DT) -> np.ndarray:
-    """Means [N, n] of the signal over the intervals [start, start + width]."""
+def interval_means(signal: Signal, start: np.ndarray) -> np.ndarray:
+    """Means [N, n] of the signal over 10 ms from each start on."""
     origin = signal.time[0]
     time = signal.time - origin
     step = np.diff(time)[:, None]
@@ -177,4 +177,4 @@ def interval_means(signal: Signal, start: np.ndarray, width: float = SAMPLE_DT) 
         return area[index] + values[index] * past + 0.5 * slope * past**2
 
     begin = start - origin
-    return (integral(begin + width) - integral(begin)) / width
+    return (integral(begin + SAMPLE_DT) - integral(begin)) / SAMPLE_DT

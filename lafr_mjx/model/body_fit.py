@@ -15,7 +15,7 @@ import jax.numpy as jnp
 import numpy as np
 import optax
 
-from lafr_mjx.model import body, fit_residual, hybrid, lag, residual
+from lafr_mjx.model import body, fit_residual, hybrid, lag, open_loop, residual
 from lafr_mjx.model.body import NAMES, OUTPUTS
 from lafr_mjx.model.features import ACCELERATION, RATES
 from lafr_mjx.types import CONTROL_DT
@@ -43,11 +43,7 @@ def _library(weights: jax.Array, state: ModelState, commands: jax.Array) -> jax.
     return body.library(state, residual.effective_command(weights, commands), commands)
 
 
-@jax.jit
-def _one_step(parameters: BodyResidual, state: ModelState, commands: jax.Array) -> ModelState:
-    effective = residual.effective_command(parameters.lag, commands)
-    extra = body.evaluate(parameters, state, effective, commands)
-    return hybrid.held_step(state, effective, extra, CONTROL_DT)
+_one_step = jax.jit(open_loop.body_step)
 
 
 def _in_steps(function: Any, leading: Any, *given: Any) -> Any:

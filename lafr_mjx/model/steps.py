@@ -27,6 +27,8 @@ STRIDE = round(CONTROL_DT / SAMPLE_DT)
 REACH = STRIDE * (COMMANDS - 1)
 """Samples back to the oldest command that the model remembers."""
 
+_QUANTUM = 4096  # rows
+
 
 class Recording(NamedTuple):
     """A flight on the 100 Hz clock, ready for the model (NumPy, float32)."""
@@ -95,10 +97,10 @@ def join(parts: Sequence[Rows]) -> Rows:
     return jax.tree.map(lambda *leaves: np.concatenate(leaves), *parts)
 
 
-def filled(rows: Transitions, quantum: int = 4096) -> Transitions:
+def filled(rows: Transitions) -> Transitions:
     """Filled up with rows that are not usable: few lengths, so that programs are found again."""
     count = len(rows.usable)
-    index = np.minimum(np.arange(-(-count // quantum) * quantum), count - 1)
+    index = np.minimum(np.arange(-(-count // _QUANTUM) * _QUANTUM), count - 1)
     longer = jax.tree.map(lambda leaf: np.asarray(leaf)[index], rows)
     return longer._replace(usable=longer.usable * (np.arange(len(index)) < count))
 

@@ -12,7 +12,7 @@ from lafr_mjx.report.paper_runs import FAULTS
 from lafr_mjx.view import report_flights, report_plots
 from lafr_mjx.view.drawing import SCENARIO_COLOURS
 from lafr_mjx.view.page import Section, Table
-from lafr_mjx.view.plots import commanded_rates
+from lafr_mjx.view.plots import commanded_rates, plot_rates
 
 if TYPE_CHECKING:
     from lafr_mjx.report.flown_runs import FlownRun
@@ -93,7 +93,7 @@ def body_rates(material: Material) -> Section | None:
                 limit = float(high[1]) if high else limit
     if not tasks:
         return None
-    report_flights.plot_rates(material.place("body_rates"), tasks, limit)
+    plot_rates(material.place("body_rates"), tasks, limit)
     return Section("Body rates against their limit", [
         material.picture("body_rates", "Commanded body rates",
                          "Largest of the three commanded body rates over all flights of a run; "

@@ -8,19 +8,12 @@ import signal
 from concurrent.futures import ProcessPoolExecutor, as_completed
 from typing import TYPE_CHECKING, Any
 
-from lafr_mjx.errors import InputError
 from lafr_mjx.runner.job import Outcome
 
 if TYPE_CHECKING:
     from collections.abc import Generator, Sequence
 
     from lafr_mjx.runner.job import Flown, Job
-
-
-def check_processes(count: int) -> None:
-    """Refuse what no computer has."""
-    if not 1 <= count <= 256:
-        raise InputError(f"--processes {count}: must be from 1 to 256")
 
 
 class Processes:

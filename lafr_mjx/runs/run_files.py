@@ -6,7 +6,6 @@ import contextlib
 import errno
 import fcntl
 import json
-import math
 import os
 from typing import TYPE_CHECKING, Any
 
@@ -16,19 +15,6 @@ if TYPE_CHECKING:
     from pathlib import Path
 
 LOCK_NAME = ".lock"
-
-
-def plain(value: Any) -> Any:
-    """NumPy and JAX arrays as lists and numbers; what is not finite as None."""
-    if isinstance(value, dict):
-        return {str(key): plain(item) for key, item in value.items()}
-    if isinstance(value, list | tuple):
-        return [plain(item) for item in value]
-    if hasattr(value, "tolist"):
-        return plain(value.tolist())
-    if isinstance(value, float) and not math.isfinite(value):
-        return None
-    return value
 
 
 def read_lines(path: Path) -> list[tuple[dict[str, Any], int]]:

@@ -131,7 +131,7 @@ class RunFolder(Closing):
         with self.writing(_ITERATIONS) as path:
             lines = files.read_lines(path)
             following = lines[-1][0]["iteration"] + 1 if lines else 0
-            numbered = {"iteration": following, **files.plain(dict(record))}
+            numbered = {"iteration": following, **output.plain(dict(record))}
             if numbered["iteration"] < following:
                 raise ValueError(f"iteration {numbered['iteration']} is in {path} already")
             text = json.dumps(numbered, allow_nan=False) + "\n"
@@ -193,7 +193,7 @@ class RunFolder(Closing):
     def write_summary(self, figures: Mapping[str, Any]) -> None:
         """Write the figures of the whole run."""
         with self.writing("summary.json") as path:
-            output.write_json(path, files.plain(dict(figures)))
+            output.write_json(path, figures)
 
     def _rollouts(self) -> Iterator[tuple[int, Path]]:
         for file in (self.path / "rollouts").glob("*.npz"):

@@ -22,8 +22,8 @@ import numpy as np
 from lafr_mjx.reference.flatness import flat_state
 from lafr_mjx.reference.path import derivatives, lap_s
 from lafr_mjx.tasks import MIN_SINGULARITY_DEG, MIN_THRUST
-from lafr_mjx.time_optimal.motion import Motion, angles_of
-from lafr_mjx.time_optimal.solver import Optimum, Program, casadi
+from lafr_mjx.time_optimal.motion import Motion, Solution, angles_of
+from lafr_mjx.time_optimal.solver import Program, casadi
 from lafr_mjx.time_optimal.symbolic import flat_function, rotor_thrusts
 from lafr_mjx.types import GRAVITY
 
@@ -34,14 +34,6 @@ if TYPE_CHECKING:
 _EDGE = 1e-4  # q never comes nearer to the ends of a rest-to-rest path, where s(q) is singular
 _GAUSS = np.polynomial.legendre.leggauss(4)
 _SAMPLES = 9  # of each interval in a motion
-
-
-class ExactSolution(NamedTuple):
-    """The optimal clock along a path."""
-
-    seconds: float
-    optimum: Optimum
-    motion: Motion
 
 
 class Placed(NamedTuple):
@@ -60,7 +52,7 @@ def solve_exact(
     slow_s: float,
     what: str,
     yaw_band: float = 0.0,
-) -> ExactSolution:
+) -> Solution:
     """The fastest exact tracking of a path.
 
     Args:
@@ -113,7 +105,7 @@ def solve_exact(
     clock = program.values(optimum, *(unit * x for x in left))
     deviation = program.values(optimum, *yaw)
     motion = _motion(path, ideal, model, clock, deviation)
-    return ExactSolution(optimum.value * slow_s, optimum, motion)
+    return Solution(optimum.value * slow_s, optimum, motion)
 
 
 def _free_yaw(program: Program, nodes: int, band: float, closed: bool) -> list[Any]:

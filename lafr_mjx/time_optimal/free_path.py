@@ -28,8 +28,8 @@ from lafr_mjx.time_optimal.free_model import (
     step_function,
 )
 from lafr_mjx.time_optimal.geometry import Gates, Tube
-from lafr_mjx.time_optimal.motion import Motion
-from lafr_mjx.time_optimal.solver import Optimum, Program, casadi
+from lafr_mjx.time_optimal.motion import Motion, Solution
+from lafr_mjx.time_optimal.solver import Program, casadi
 
 if TYPE_CHECKING:
     from lafr_mjx.reference.path import Path
@@ -42,14 +42,6 @@ _GROUND_M = 0.05  # below, the plant counts a crash
 _LOOSE_YAW = math.radians(3.0)  # a heading that changes along the path is held within this
 
 
-class FreeSolution(NamedTuple):
-    """The optimal motion."""
-
-    seconds: float
-    optimum: Optimum
-    motion: Motion
-
-
 def solve_free(
     path: Path,
     geometry: Tube | Gates,
@@ -59,7 +51,7 @@ def solve_free(
     guess: Motion,
     what: str,
     yaw_band: float = 0.0,
-) -> FreeSolution:
+) -> Solution:
     """The fastest motion within a geometry.
 
     Args:
@@ -116,7 +108,7 @@ def solve_free(
     optimum = program.minimise(ca.sum2(durations), tolerance=1e-6)
     x, u, dt, beside = program.values(optimum, states, inputs, steps, phase)
     motion = _motion(ideal, model, x, u, dt.ravel(), beside.ravel())
-    return FreeSolution(optimum.value, optimum, motion)
+    return Solution(optimum.value, optimum, motion)
 
 
 class _Start(NamedTuple):

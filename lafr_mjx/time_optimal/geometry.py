@@ -5,6 +5,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, NamedTuple
 
 import numpy as np
+from scipy.optimize import minimize_scalar
 
 from lafr_mjx.reference.path import derivatives
 
@@ -87,13 +88,11 @@ def _turning_points(task: Task) -> np.ndarray:
     lowest = np.flatnonzero((speed <= np.roll(speed, 1)) & (speed < np.roll(speed, -1)))
     found = []
     for i in lowest:
-        low, high = phase[i] - task.lap_s / _SCAN, phase[i] + task.lap_s / _SCAN
-        grid = np.linspace(low, high, 2001)
-        for _ in range(3):  # each round is a thousand times finer
-            near = np.asarray(derivatives(task.path, grid))[:, 1, :3]
-            best = grid[np.linalg.norm(near, axis=1).argmin()]
-            grid = np.linspace(best - (grid[1] - grid[0]), best + (grid[1] - grid[0]), 2001)
-        least = np.linalg.norm(np.asarray(derivatives(task.path, best))[1, :3])
-        if least < _STANDSTILL * speed.max():
-            found.append(best % task.lap_s)
+        step = task.lap_s / _SCAN
+        near = minimize_scalar(
+            lambda at: np.linalg.norm(np.asarray(derivatives(task.path, at))[1, :3]),
+            bounds=(phase[i] - step, phase[i] + step), options={"xatol": 1e-12},
+        )  # fmt: skip
+        if near.fun < _STANDSTILL * speed.max():
+            found.append(near.x % task.lap_s)
     return np.sort(np.array(found))

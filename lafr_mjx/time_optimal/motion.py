@@ -2,9 +2,13 @@
 
 from __future__ import annotations
 
-from typing import NamedTuple
+from typing import TYPE_CHECKING, NamedTuple
 
 import numpy as np
+from scipy.spatial.transform import Rotation
+
+if TYPE_CHECKING:
+    from lafr_mjx.time_optimal.solver import Optimum
 
 
 class Motion(NamedTuple):
@@ -40,13 +44,16 @@ class Motion(NamedTuple):
 
 def rotation_of(angles: np.ndarray) -> np.ndarray:
     """[..., 3] roll, pitch and yaw to [..., 3, 3] matrices, body to world."""
-    (sr, sp, sy), (cr, cp, cy) = (np.moveaxis(f(angles), -1, 0) for f in (np.sin, np.cos))
-    rows = (
-        (cy * cp, cy * sp * sr - sy * cr, cy * sp * cr + sy * sr),
-        (sy * cp, sy * sp * sr + cy * cr, sy * sp * cr - cy * sr),
-        (-sp, cp * sr, cp * cr),
-    )
-    return np.stack([np.stack(row, axis=-1) for row in rows], axis=-2)
+    turns = Rotation.from_euler("xyz", angles.reshape(-1, 3))
+    return turns.as_matrix().reshape(*angles.shape, 3)
+
+
+class Solution(NamedTuple):
+    """The optimal motion along a path or beside it."""
+
+    seconds: float
+    optimum: Optimum
+    motion: Motion
 
 
 def angles_of(rotation: np.ndarray, yaw: np.ndarray) -> np.ndarray:

@@ -12,10 +12,9 @@ from lafr_mjx.time_optimal.solution_check import Check, check, require_sound
 
 if TYPE_CHECKING:
     from lafr_mjx.reference.path import Path
-    from lafr_mjx.time_optimal.exact_path import ExactSolution
-    from lafr_mjx.time_optimal.free_path import FreeSolution
     from lafr_mjx.time_optimal.geometry import Gates, Tube
     from lafr_mjx.time_optimal.ideal_vehicle import Ideal, ModelName
+    from lafr_mjx.time_optimal.motion import Solution
 
 YAW_BAND = math.radians(60.0)
 """How far the rotor bound's heading may leave the task's."""
@@ -40,15 +39,14 @@ class Bound(NamedTuple):
 
 def exact_bound(
     path: Path, ideal: Ideal, model: ModelName, nodes: int, slow_s: float, yaw_band: float
-) -> tuple[Bound, ExactSolution]:
+) -> tuple[Bound, Solution]:
     """Bound on the exact path, on half the grid and on the whole."""
-    solutions = []
-    for count in (nodes // 2, nodes):
-        what = f"{model} bound on the exact path, {count} intervals"
-        solutions.append(solve_exact(path, ideal, model, count, slow_s, what, yaw_band))
-    counts = (nodes // 2, nodes)
-    bound = _bound(path, None, ideal, solutions, counts, f"{model} bound on the exact path")
-    return bound, solutions[-1]
+    name, counts = f"{model} bound on the exact path", (nodes // 2, nodes)
+    solutions = [
+        solve_exact(path, ideal, model, count, slow_s, f"{name}, {count} intervals", yaw_band)
+        for count in counts
+    ]
+    return _bound(path, None, ideal, solutions, counts, name), solutions[-1]
 
 
 def free_bound(
@@ -57,7 +55,7 @@ def free_bound(
     ideal: Ideal,
     model: ModelName,
     nodes: int,
-    exact: tuple[Bound, ExactSolution],
+    exact: tuple[Bound, Solution],
     yaw_band: float,
 ) -> Bound:
     """Bound within a tube or through gates; it starts from the motion on the exact path.
@@ -84,7 +82,7 @@ def _bound(
     path: Path,
     geometry: Tube | Gates | None,
     ideal: Ideal,
-    solutions: list[ExactSolution] | list[FreeSolution],
+    solutions: list[Solution],
     counts: tuple[int, ...],
     what: str,
 ) -> Bound:

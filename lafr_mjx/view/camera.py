@@ -19,7 +19,7 @@ CameraName = Literal["wide", "follow"]
 
 FOLLOW_M = 1.5  # m, distance of the follow camera
 CLOSE_M = 0.34  # m, of the close-up
-_FOVY = np.radians(45.0)  # of MuJoCo's free camera
+_HIGH = np.tan(0.5 * np.radians(45.0))  # of MuJoCo's free camera
 _AZIMUTH, _ELEVATION, _LOWERED = 90.0, -28.0, 0.05
 _ROOM_M = 0.2  # around the path, for the drone beside it
 NEAREST_M = 2.0  # of the wide camera: a small course must not fill the picture
@@ -39,25 +39,30 @@ def wide_camera(
     azimuth = _AZIMUTH if high[0] - low[0] >= high[1] - low[1] else 0.0
     middle = 0.5 * (low + high)
     corners = np.array(list(itertools.product(*zip(low, high, strict=True)))) - middle
-    distance = max(_nearest(corners, aspect, azimuth, elevation, lowered), NEAREST_M)
+    distance = max(nearest(corners, _HIGH, aspect, (azimuth, elevation), lowered), NEAREST_M)
     middle[2] -= lowered * distance
     return camera_at(middle, distance, azimuth, elevation)
 
 
-def _nearest(
-    corners: np.ndarray, aspect: float, azimuth: float, elevation: float, lowered: float
-) -> float:
-    """The smallest distance d [m] from which all corners [N, 3] around their middle are seen.
-
-    A corner at r is seen if its sides x and y, as r + (0, 0, lowered · d) has them, are within
-    the picture at its depth z: |x| ≤ w (d + z) and |y| ≤ h (d + z). All of this is linear in d.
-    """
+def looking(azimuth: float, elevation: float) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
+    """Unit vectors to the right, up and forward of a camera with these angles [degrees]."""
     a, e = np.radians([azimuth, elevation])
     forward = np.array([np.cos(e) * np.cos(a), np.cos(e) * np.sin(a), np.sin(e)])
     right = np.array([np.sin(a), -np.cos(a), 0.0])
-    up = np.cross(right, forward)
-    x, y, z = corners @ right, corners @ up, corners @ forward
-    high = np.tan(0.5 * _FOVY)
+    return right, np.cross(right, forward), forward
+
+
+def nearest(
+    points: np.ndarray, high: float, aspect: float, angles: tuple[float, float], lowered: float
+) -> float:
+    """The smallest distance d [m] from which all points [N, 3] around their middle are seen.
+
+    A point at r is seen if its sides x and y, as r + (0, 0, lowered · d) has them, are within
+    the picture at its depth z: |x| ≤ w (d + z) and |y| ≤ h (d + z). All of this is linear in d.
+    `high` is h: half of the picture's height over the distance; w is h times the aspect.
+    """
+    right, up, forward = looking(*angles)
+    x, y, z = points @ right, points @ up, points @ forward
     deeper, higher = 1.0 + lowered * forward[2], lowered * up[2]
     beside = (np.abs(x) / (high * aspect) - z) / deeper
     above = (y - high * z) / (high * deeper - higher)
@@ -65,11 +70,9 @@ def _nearest(
     return float(max(beside.max(), above.max(), below.max()))
 
 
-def follow_camera(
-    flight: Flight, time: float, offset: np.ndarray, distance: float = FOLLOW_M
-) -> mujoco.MjvCamera:
+def follow_camera(flight: Flight, time: float, offset: np.ndarray) -> mujoco.MjvCamera:
     """A camera that goes with the drone, smoothly: it looks at a mean around the moment."""
-    return camera_at(_smoothed(flight, time) + offset, distance, _AZIMUTH - 15.0, -16.0)
+    return camera_at(_smoothed(flight, time) + offset, FOLLOW_M, _AZIMUTH - 15.0, -16.0)
 
 
 def close_camera(flight: Flight, time: float, offset: np.ndarray, size: float) -> mujoco.MjvCamera:

@@ -55,7 +55,6 @@ def draw_stage(
     flight: Trail | None,
     moment: Moment,
     top_speed: float,
-    trail_s: float = TRAIL_S,
     width: float = TRAIL_WIDTH,
 ) -> None:
     """All decorations of one stage at one moment.
@@ -66,12 +65,11 @@ def draw_stage(
         flight: its trail is drawn; None for a flight that leaves none.
         moment: now.
         top_speed: upper end of the colours [m/s].
-        trail_s: how much of the trail is drawn [s].
         width: radius of the trail [m].
     """
     draw_path(scene, stage.path)
     if flight is not None:
-        points, speeds = flight.trail(moment.time, trail_s)
+        points, speeds = flight.trail(moment.time, TRAIL_S)
         kept = slice((len(points) - 1) % _TRAIL_STEP, None, _TRAIL_STEP)  # the last one, too
         colours = speed_colour(speeds[kept], top_speed)
         draw_line(scene, points[kept] + stage.offset, colours, width)

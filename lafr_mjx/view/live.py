@@ -14,6 +14,7 @@ from lafr_mjx import compilation_cache, so3
 from lafr_mjx.control.geometric import geometric_controller
 from lafr_mjx.control.policy_file import load_policy
 from lafr_mjx.errors import InputError
+from lafr_mjx.output import check_range
 from lafr_mjx.plant import simulation
 from lafr_mjx.plant.engine import EngineName, build_engine
 from lafr_mjx.plant.plant import Plant
@@ -26,7 +27,7 @@ from lafr_mjx.reference import clock as clocks
 from lafr_mjx.reference.flatness import reference_state
 from lafr_mjx.reference.path import derivatives
 from lafr_mjx.tasks import Task, load_task
-from lafr_mjx.types import COMMAND_HOVER, CONTROL_DT, Sensed
+from lafr_mjx.types import COMMAND_HOVER, CONTROL_DT, Reference, Sensed, State
 from lafr_mjx.view.player import BACKSPACE, DOWN, EIGHT, ENTER, SEVEN, SIX, SPACE, UP
 from lafr_mjx.view.replay import Replay, replay_of
 from lafr_mjx.view.shown_flight import SPIN_SHOWN, Moment
@@ -91,8 +92,7 @@ def load_live(
     flown = load_task(task, loaded.limits)
     weather = load_scenario(scenario or flown.scenario).drawn(seed)
     scale = flown.start_time_scale if time_scale is None else time_scale
-    if not SCALES[0] <= scale <= SCALES[1]:
-        raise InputError(f"--time-scale {scale}: must be from {SCALES[0]:g} to {SCALES[1]:g}")
+    check_range("time-scale", scale, *SCALES)
     if policy is None:
         controller, title = geometric_controller(loaded.limits), "geometric controller"
     else:
@@ -131,15 +131,10 @@ class _Now(NamedTuple):
 class _Seen(NamedTuple):
     """What is shown of a tick."""
 
-    position: Any
-    velocity: Any
-    rotation: Any
-    reference_position: Any
-    reference_rotation: Any
+    truth: State
+    reference: Reference
     rotor_speed: Any
-    air: Any
     phase: Any
-    rate: Any
     crash: Any
 
 
@@ -193,8 +188,8 @@ class LiveFlight:
         self.time += CONTROL_DT
         spin = np.asarray(self.setup.vehicle.rotors.spin)
         self._blades = self._blades - SPIN_SHOWN * CONTROL_DT * spin * self._seen.rotor_speed
-        speed = float(np.linalg.norm(self._seen.velocity))
-        self._trail.append((self.time, np.asarray(self._seen.position, float), speed))
+        speed = float(np.linalg.norm(self._seen.truth.velocity))
+        self._trail.append((self.time, np.asarray(self._seen.truth.position, float), speed))
         while self._trail and self._trail[0][0] < self.time - _KEPT_S:
             self._trail.popleft()
         task = self.setup.task
@@ -206,19 +201,19 @@ class LiveFlight:
 
     def moment(self) -> Moment:
         """What is shown now."""
-        seen = self._seen
-        position = np.asarray(seen.position, float)
-        wanted = np.asarray(seen.reference_position, float)
+        true, asked = self._seen.truth, self._seen.reference
+        position = np.asarray(true.position, float)
+        wanted = np.asarray(asked.position, float)
         return Moment(
             time=self.time,
             position=position,
-            quaternion=_quaternion(seen.rotation),
+            quaternion=_quaternion(true.rotation),
             reference_position=wanted,
-            reference_quaternion=_quaternion(seen.reference_rotation),
-            speed=float(np.linalg.norm(seen.velocity)),
+            reference_quaternion=_quaternion(asked.rotation),
+            speed=float(np.linalg.norm(true.velocity)),
             error=float(np.linalg.norm(position - wanted)),
             time_scale=self.time_scale,
-            lap=float(seen.phase) / self.setup.task.lap_s,
+            lap=float(self._seen.phase) / self.setup.task.lap_s,
             blade_angle=self._blades,
             wind=self.wind,
             fan_scale=self._fan_scale,
@@ -229,7 +224,7 @@ class LiveFlight:
         """Points [N, 3] and speeds [N] of the last seconds."""
         kept = [(p, v) for t, p, v in self._trail if t > time - seconds]
         if not kept:
-            return np.asarray(self._seen.position, float)[None], np.zeros(1)
+            return np.asarray(self._seen.truth.position, float)[None], np.zeros(1)
         points, speeds = zip(*kept, strict=True)
         return np.stack(points), np.array(speeds)
 
@@ -289,16 +284,5 @@ def _tick(
     error = jnp.linalg.norm(true.position - reference.position)
     lost = (new.crash == simulation.FLYING) & ~(error <= params.crash.error)
     new = new.replace(crash=jnp.where(lost, simulation.ERROR, new.crash))
-    seen = _Seen(
-        position=true.position,
-        velocity=true.velocity,
-        rotation=true.rotation,
-        reference_position=reference.position,
-        reference_rotation=reference.rotation,
-        rotor_speed=jnp.stack(state.rotor_speed),
-        air=simulation.air_velocity(params, state.memories, Vec3.of(true.position)).array(),
-        phase=clock.phase,
-        rate=clocks.rates(clock)[0],
-        crash=state.crash,
-    )
+    seen = _Seen(true, reference, jnp.stack(state.rotor_speed), clock.phase, state.crash)
     return _Now(new, memory, clock), seen

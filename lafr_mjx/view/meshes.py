@@ -1,4 +1,4 @@
-"""Triangles of a MuJoCo model's shapes, for viewers that do not know MuJoCo."""
+"""Triangles and colours of a MuJoCo model's shapes, as the browser's scene wants them."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ import trimesh
 from lafr_mjx import so3
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Iterable
+    from collections.abc import Iterable
 
 _SHOWN_GROUPS = (0, 1, 2)
 _ROUND = 20  # corners of a circle
@@ -51,19 +51,25 @@ def parts_of_body(model: mujoco.MjModel, body: int) -> list[Part]:
     return parts
 
 
-def merged(parts: Iterable[Part], encoded: Callable[[np.ndarray], np.ndarray]) -> Any:
-    """Shapes as one coloured `trimesh.Trimesh` in the axes of their body; None without shapes.
+def linear_rgb(rgb: np.ndarray) -> np.ndarray:
+    """Colours for corners and instances, uint8, from what is to be seen (sRGB, 0 to 1).
 
-    Args:
-        parts: the shapes.
-        encoded: from a colour that is to be seen (0 to 1) to what the corners are given (uint8).
+    The scene takes the colours of corners (lines, merged meshes) and of instances (arrows) for
+    linear light; as given they would look pale. Colours of whole objects it converts itself.
     """
+    seen = np.clip(np.asarray(rgb, float), 0.0, 1.0)
+    light = np.where(seen <= 0.04045, seen / 12.92, ((seen + 0.055) / 1.055) ** 2.4)
+    return np.round(255.0 * light).astype(np.uint8)
+
+
+def merged(parts: Iterable[Part]) -> Any:
+    """Shapes as one coloured `trimesh.Trimesh` in the axes of their body; None without shapes."""
     meshes = []
     for part in parts:
         turned = part.vertices @ so3.quaternion_to_matrix(part.quaternion).T + part.position
         mesh = trimesh.Trimesh(turned, part.faces, process=False)
         colour = np.append(
-            encoded(part.rgba[:3]), np.uint8(255.0 * np.clip(part.rgba[3], 0.0, 1.0))
+            linear_rgb(part.rgba[:3]), np.uint8(255.0 * np.clip(part.rgba[3], 0.0, 1.0))
         )
         mesh.visual = trimesh.visual.ColorVisuals(
             mesh, vertex_colors=np.tile(colour, (len(turned), 1))

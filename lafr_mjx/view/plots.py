@@ -34,7 +34,7 @@ from lafr_mjx.view.drawing import (
     mark_beyond,
     sliding_mean,
 )
-from lafr_mjx.view.tracks import draw_track, speed_bar, track_of, view_of
+from lafr_mjx.view.tracks import draw_tracks, track_of, view_of
 
 if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence
@@ -55,7 +55,6 @@ def make_plots(
     task_name: str,
     rate_limit: float,
     error_threshold: float,
-    nominal_limit: float | None = None,
 ) -> list[Path]:
     """Draw all figures of a run into its folder `plots`.
 
@@ -64,7 +63,6 @@ def make_plots(
         task_name: for the titles.
         rate_limit: largest body rate that may be commanded [rad/s].
         error_threshold: E_th [m].
-        nominal_limit: what the nominal predicted error must stay below [m], if it is known.
 
     Returns:
         The files, those without data left out.
@@ -83,9 +81,10 @@ def make_plots(
             first, last = folder.load_rollout(flights[0]), folder.load_rollout(flights[-1])
             drawn.append(plot_paths(plots, {flights[0]: first, flights[-1]: last}, task_name))
             rates = [commanded_rates(folder.load_rollout(i)) for i in flights]
-            drawn.append(plot_body_rates(plots, rates, task_name, rate_limit))
+            title = f"Commanded body rates on {task_name}"
+            drawn.append(plot_rates(plots / "body_rates.png", {title: rates}, rate_limit))
         if any(record.get("candidates") for record in records):
-            drawn.append(plot_ats(plots, records, task_name, error_threshold, nominal_limit))
+            drawn.append(plot_ats(plots, records, task_name, error_threshold))
     except OSError as error:
         raise RunError(f"{plots}: cannot be written: {error.strerror or error}") from error
     return drawn
@@ -147,26 +146,18 @@ def plot_paths(plots: Path, flights: Mapping[int, Rollout], task_name: str) -> P
     """`paths.png`: flown paths from above, coloured by speed, on one scale."""
     tracks = {number: track_of(rollout) for number, rollout in flights.items()}
     view = view_of(tracks.values())
-    fastest = max(float(track.speed.max()) for track in tracks.values())
-    count, aspect = len(tracks), view.aspect
-    stacked = aspect < _STACKED_BELOW
-    rows, columns = (count, 1) if stacked else (1, count)
-    width = 5.8 if stacked else min(2.9 if count > 1 else 5.0, 5.5 / aspect)  # of a panel, inches
-    size = (max(columns * width + 1.4, 4.8), rows * (aspect * width + 0.4) + 0.8)
+    titled = [(f"Flight {i}: up to {t.speed.max():.1f} m/s", t) for i, t in tracks.items()]
+    stacked = view.aspect < _STACKED_BELOW
+    rows = [[one] for one in titled] if stacked else [titled]
+    columns = len(rows[0])
+    width = 5.8 if stacked else min(2.9 if columns > 1 else 5.0, 5.5 / view.aspect)  # inches, each
+    size = (max(columns * width + 1.4, 4.8), len(rows) * (view.aspect * width + 0.4) + 0.8)
     with drawn_figure(plots / "paths.png", size) as (figure, path):
-        axes = np.atleast_1d(figure.subplots(rows, columns, sharex=True, sharey=True))
+        axes = figure.subplots(len(rows), columns, squeeze=False, sharex=True, sharey=True)
         figure.suptitle(f"Flown paths on {task_name}, seen from above", x=0.01, ha="left")
-        lines = None
-        for axis, (number, track) in zip(axes, tracks.items(), strict=True):
-            lines = draw_track(axis, track, view, fastest)
-            axis.set_title(f"Flight {number}: up to {track.speed.max():.1f} m/s")
-        for axis in axes[-1:] if stacked else axes:
-            axis.set_xlabel("x [m]")
-        for axis in axes if stacked else axes[:1]:
-            axis.set_ylabel("y [m]")
-        figure.legend(*axes[0].get_legend_handles_labels(), loc="outside upper right", ncols=2)
-        if lines is not None:
-            speed_bar(figure, lines, list(axes), size[1])
+        draw_tracks(figure, axes, rows, view, size[1])
+        handles = axes[0, 0].get_legend_handles_labels()
+        figure.legend(*handles, loc="outside upper right", ncols=2)
         return path
 
 
@@ -178,20 +169,21 @@ def commanded_rates(rollout: Rollout) -> tuple[np.ndarray, float]:
     return rates, float(time[1] - time[0]) if len(time) > 1 else 0.0
 
 
-def plot_body_rates(
-    plots: Path, flights: Sequence[tuple[np.ndarray, float]], task_name: str, rate_limit: float
+def plot_rates(
+    path: Path, runs: Mapping[str, Sequence[tuple[np.ndarray, float]]], rate_limit: float
 ) -> Path:
-    """`body_rates.png`: commanded body rates of all flights, one after another."""
-    with drawn_figure(plots / "body_rates.png", (7.2, 3.0)) as (figure, path):
-        axis = figure.subplots()
-        axis.set_title(f"Commanded body rates on {task_name}", fontsize=10.5)
-        draw_body_rates(axis, flights, rate_limit)
-        axis.set_xlabel("accumulated flight time [s]")
-        axis.legend(loc="lower right", bbox_to_anchor=(1.0, 1.0), ncols=2, borderaxespad=0.2)
+    """Commanded body rates of whole runs, a panel for each with its title."""
+    with drawn_figure(path, (7.6, 2.3 * len(runs) + 0.5)) as (figure, path):
+        axes = np.atleast_1d(figure.subplots(len(runs), 1))
+        for axis, (title, flights) in zip(axes, runs.items(), strict=True):
+            _draw_body_rates(axis, flights, rate_limit)
+            axis.set_title(title)
+        axes[-1].set_xlabel("accumulated flight time [s]")
+        axes[0].legend(loc="lower right", bbox_to_anchor=(1.0, 1.0), ncols=2, borderaxespad=0.2)
         return path
 
 
-def draw_body_rates(
+def _draw_body_rates(
     axis: Axes, flights: Sequence[tuple[np.ndarray, float]], rate_limit: float
 ) -> None:
     """Rates of flights in a row, with their mean over 2 s and the limit."""
@@ -214,11 +206,7 @@ def draw_body_rates(
 
 
 def plot_ats(
-    plots: Path,
-    records: Sequence[Mapping[str, Any]],
-    task_name: str,
-    error_threshold: float,
-    nominal_limit: float | None = None,
+    plots: Path, records: Sequence[Mapping[str, Any]], task_name: str, error_threshold: float
 ) -> Path:
     """`ats.png`: what the model predicted for the time scales that were verified."""
     numbers = column(records, "iteration")
@@ -227,13 +215,13 @@ def plot_ats(
     colours = mpl.colormaps[ITERATION_MAP]
     norm = Normalize(numbers.min(), max(numbers.max(), numbers.min() + 1))
     panels = (
-        ("Nominal model", "candidate_nominal_errors_m", nominal_limit, "limit"),
-        ("Stressed model", "candidate_stressed_errors_m", error_threshold, "$E_{th}$ ="),
+        ("Nominal model", "candidate_nominal_errors_m"),
+        ("Stressed model", "candidate_stressed_errors_m"),
     )
     with drawn_figure(plots / "ats.png", (7.2, 4.0)) as (figure, path):
         axes = figure.subplots(1, 2, sharex=True, sharey=True)
         figure.suptitle(f"Time scales verified on {task_name}", x=0.01, ha="left")
-        for axis, (title, key, limit, _) in zip(axes, panels, strict=True):
+        for axis, (title, key) in zip(axes, panels, strict=True):
             for i, record in enumerate(records):
                 scale, error = array(record.get("candidates")), array(record.get(key))
                 if len(scale) == 0 or len(scale) != len(error):
@@ -253,13 +241,10 @@ def plot_ats(
             axis.set_xlabel("time scale α  (faster →)")
             axis.set_yscale("log")
             axis.yaxis.set_major_formatter(ScalarFormatter())
-            if limit is not None:
-                axis.axhline(limit, color=RED, ls=(0, (4, 2)), lw=1.2)
+        axes[1].axhline(error_threshold, color=RED, ls=(0, (4, 2)), lw=1.2)
         _finish_ats(axes, [*flown, error_threshold, *joined(records, panels[0][1]),
                            *joined(records, panels[1][1])])  # fmt: skip
-        for axis, (_, _, limit, name) in zip(axes, panels, strict=True):
-            if limit is not None:
-                label_line(axis, limit, f"{name} {limit:g} m", left=True)
+        label_line(axes[1], error_threshold, f"$E_{{th}}$ = {error_threshold:g} m", left=True)
         axes[0].set_ylabel("peak tracking error [m]")
         mark: dict[str, Any] = {"color": "#CCCCCC", "mec": DARK, "mew": 0.7, "ls": ""}
         handles = [

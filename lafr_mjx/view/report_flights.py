@@ -1,4 +1,4 @@
-"""Figures of recorded flights side by side: paths in wind, inspection, body rates, potential."""
+"""Figures of recorded flights side by side: paths in wind, inspection, potential."""
 
 from __future__ import annotations
 
@@ -11,8 +11,7 @@ from matplotlib.patches import Circle, FancyArrow
 from matplotlib.ticker import FuncFormatter, LogLocator, MaxNLocator, NullLocator
 
 from lafr_mjx.view.drawing import BLUE, DARK, GREY, ORANGE, RED, array, column, drawn_figure
-from lafr_mjx.view.plots import draw_body_rates
-from lafr_mjx.view.tracks import Track, draw_track, speed_bar, track_of, view_of
+from lafr_mjx.view.tracks import draw_tracks, track_of, view_of
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Mapping, Sequence
@@ -30,28 +29,16 @@ class Shown(NamedTuple):
 
 def plot_path_grid(path: Path, rows: Mapping[str, Sequence[Shown]], since_s: float) -> Path:
     """One row for each method, one column for each version of its policy, one colour scale."""
-    tracks = {name: [track_of(shown.rollout, since_s) for shown in row]
-              for name, row in rows.items()}  # fmt: skip
-    everything = [track for row in tracks.values() for track in row]
-    view = view_of(everything)
-    fastest = max(float(track.speed.max()) for track in everything)
-    columns = max(len(row) for row in rows.values())
-    width = 7.4 / columns
-    size = (8.2, len(rows) * (view.aspect * width + 0.55) + 0.5)
+    tracks = [[(shown.title, track_of(shown.rollout, since_s)) for shown in row]
+              for row in rows.values()]  # fmt: skip
+    view = view_of(track for row in tracks for _, track in row)
+    columns = max(map(len, tracks))
+    size = (8.2, len(rows) * (view.aspect * 7.4 / columns + 0.55) + 0.5)
     with drawn_figure(path, size) as (figure, path):
         axes = figure.subplots(len(rows), columns, squeeze=False, sharex=True, sharey=True)
-        lines = None
-        for axis_row, (name, row) in zip(axes, rows.items(), strict=True):
-            for axis, shown, track in zip(axis_row, row, tracks[name], strict=False):
-                lines = draw_track(axis, track, view, fastest)
-                axis.set_title(shown.title)
-            for axis in axis_row[len(row) :]:
-                axis.set_visible(False)
-            axis_row[0].set_ylabel(f"{name}\ny [m]")
-        for axis in axes[-1]:
-            axis.set_xlabel("x [m]")
-        if lines is not None:
-            speed_bar(figure, lines, list(axes.flat), size[1])
+        draw_tracks(figure, axes, tracks, view, size[1])
+        for axis, name in zip(axes[:, 0], rows, strict=True):
+            axis.set_ylabel(f"{name}\ny [m]")
         return path
 
 
@@ -67,17 +54,15 @@ def plot_inspection(
     path: Path, flights: Sequence[Shown], course: Course, groups: Sequence[Any], since_s: float
 ) -> Path:
     """The tour before and after from above; motion time and landmark distance over iterations."""
-    tracks: list[Track] = [track_of(shown.rollout, since_s) for shown in flights]
+    tracks = [(shown.title, track_of(shown.rollout, since_s)) for shown in flights]
     places = [course.landmarks[:, :2], *(np.asarray(p)[None, :2] for p, _ in course.fans)]
-    view = view_of(tracks, np.concatenate(places))
-    fastest = max(float(track.speed.max()) for track in tracks)
+    view = view_of((track for _, track in tracks), np.concatenate(places))
     top = 3.6 * view.aspect + 0.5
     with drawn_figure(path, (8.2, top + 2.4)) as (figure, path):
         upper, lower = np.asarray(figure.subfigures(2, 1, height_ratios=(top, 2.4)))
-        axes = np.atleast_1d(upper.subplots(1, len(flights), sharex=True, sharey=True))
-        lines = None
-        for axis, shown, track in zip(axes, flights, tracks, strict=True):
-            lines = draw_track(axis, track, view, fastest)
+        axes = upper.subplots(1, len(flights), squeeze=False, sharex=True, sharey=True)
+        draw_tracks(upper, axes, [tracks], view, top)
+        for axis in axes.flat:
             for landmark in course.landmarks:
                 axis.add_patch(Circle(tuple(landmark[:2]), course.radius_m, fill=False, ec=ORANGE,
                                       lw=1.5))  # fmt: skip
@@ -85,11 +70,6 @@ def plot_inspection(
                 dx, dy = 0.8 * np.asarray(direction)[:2]
                 axis.add_patch(FancyArrow(position[0], position[1], dx, dy, width=0.08, color=RED,
                                           alpha=0.6, lw=0))  # fmt: skip
-            axis.set_title(shown.title)
-            axis.set_xlabel("x [m]")
-        axes[0].set_ylabel("y [m]")
-        if lines is not None:
-            speed_bar(upper, lines, list(axes), top)  # type: ignore[arg-type]
         panels = (("lap_time_s", "motion time [s]", None),
                   ("landmark_miss_m", "farthest landmark [m]", course.radius_m))  # fmt: skip
         for axis, (key, label, limit) in zip(lower.subplots(1, 2), panels, strict=True):
@@ -102,20 +82,6 @@ def plot_inspection(
             axis.set_ylabel(label)
             axis.set_xlabel("iteration")
             axis.xaxis.set_major_locator(MaxNLocator(integer=True, min_n_ticks=1))
-        return path
-
-
-def plot_rates(
-    path: Path, tasks: Mapping[str, Sequence[tuple[np.ndarray, float]]], rate_limit: float
-) -> Path:
-    """Commanded body rates of whole runs, one panel for each task."""
-    with drawn_figure(path, (7.6, 2.3 * len(tasks) + 0.5)) as (figure, path):
-        axes = np.atleast_1d(figure.subplots(len(tasks), 1))
-        for axis, (name, flights) in zip(axes, tasks.items(), strict=True):
-            draw_body_rates(axis, flights, rate_limit)
-            axis.set_title(name)
-        axes[-1].set_xlabel("accumulated flight time [s]")
-        axes[0].legend(loc="lower right", bbox_to_anchor=(1.0, 1.0), ncols=2, borderaxespad=0.2)
         return path
 
 

@@ -75,24 +75,14 @@ class Flight:
         step = self.time[after] - self.time[after - 1]
         share = (time - self.time[after - 1]) / step if step > 0.0 else 1.0
 
-        def between(values: np.ndarray) -> Any:
+        def between(name: str) -> Any:
+            values = getattr(self, name)
             return values[after - 1] + share * (values[after] - values[after - 1])
 
-        return Moment(
-            time=time,
-            position=between(self.position),
-            quaternion=np.asarray(so3.normalise(between(self.quaternion))),
-            reference_position=between(self.reference_position),
-            reference_quaternion=np.asarray(so3.normalise(between(self.reference_quaternion))),
-            speed=float(between(self.speed)),
-            error=float(between(self.error)),
-            time_scale=float(between(self.time_scale)),
-            lap=float(between(self.lap)),
-            blade_angle=between(self.blade_angle),
-            wind=between(self.wind),
-            fan_scale=float(between(self.fan_scale)),
-            crashed=time >= self.crash_time,
-        )
+        shown = {name: between(name) for name in Moment._fields if name not in ("time", "crashed")}
+        for name in ("quaternion", "reference_quaternion"):
+            shown[name] = np.asarray(so3.normalise(shown[name]))
+        return Moment(time=time, crashed=time >= self.crash_time, **shown)
 
     def trail(self, time: float, seconds: float) -> tuple[np.ndarray, np.ndarray]:
         """Points [N, 3] and speeds [N] of the last seconds up to a moment."""

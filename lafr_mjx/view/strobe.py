@@ -29,8 +29,8 @@ _SAMPLES = 8
 _INK, _DIM, _SHADE = (255, 255, 255, 255), (215, 222, 230, 255), (14, 20, 28, 150)
 
 
-def strobe_picture(replay: Replay, width: int = 1280, interval: float = INTERVAL_S) -> Image.Image:
-    """The first flight above the last, one lap each, the drone every `interval` seconds."""
+def strobe_picture(replay: Replay, width: int = 1280) -> Image.Image:
+    """The first flight above the last, one lap each, the drone every half second."""
     flights = [replay.flights[0]]
     if len(replay.flights) > 1:
         flights.append(replay.flights[-1])
@@ -43,7 +43,7 @@ def strobe_picture(replay: Replay, width: int = 1280, interval: float = INTERVAL
     with Renderer(scene.model, width, height, samples=_SAMPLES) as renderer:
         for row, flight in enumerate(flights):
             start, end = one_lap(flight, replay.task.ramp_s)
-            times = np.arange(start, end, interval)
+            times = np.arange(start, end, INTERVAL_S)
 
             def draw(
                 target: mujoco.MjvScene,
@@ -66,7 +66,7 @@ def strobe_picture(replay: Replay, width: int = 1280, interval: float = INTERVAL
 
             scene.place([flight.at(times[0])])
             picture = Image.fromarray(renderer.render(scene.data, camera, draw))
-            _caption(picture, flight, interval, replay.name)
+            _caption(picture, flight, replay.name)
             if row == 0:
                 unit = width / 1000.0
                 speed_bar(picture, ImageDraw.Draw(picture, "RGBA"), replay.top_speed, unit)
@@ -74,10 +74,10 @@ def strobe_picture(replay: Replay, width: int = 1280, interval: float = INTERVAL
     return whole
 
 
-def make_strobe(path: Path, replay: Replay, width: int = 1280) -> None:
+def make_strobe(path: Path, replay: Replay) -> None:
     """Write the picture; it appears whole or not at all."""
     data, png = io.BytesIO(), path.suffix.lower() == ".png"
-    picture = strobe_picture(replay, width)
+    picture = strobe_picture(replay)
     picture.save(data, "PNG" if png else "JPEG", **({"optimize": True} if png else {"quality": 92}))
     write_whole(path, data.getvalue())
 
@@ -92,7 +92,7 @@ def one_lap(flight: Flight, ramp_s: float) -> tuple[float, float]:
     return (start, end) if end > start else (float(flight.time[0]), float(flight.time[-1]))
 
 
-def _caption(picture: Image.Image, flight: Flight, interval: float, name: str) -> None:
+def _caption(picture: Image.Image, flight: Flight, name: str) -> None:
     draw = ImageDraw.Draw(picture, "RGBA")
     unit = picture.width / 1000.0
     title, metrics = flight.title, flight.metrics
@@ -107,6 +107,6 @@ def _caption(picture: Image.Image, flight: Flight, interval: float, name: str) -
     draw.text((22 * unit, 33 * unit), title, _INK, big, anchor="ls")
     draw.text((22 * unit, 53 * unit), line, _INK, small, anchor="ls")
     draw.text((22 * unit, 71 * unit), name, _DIM, small, anchor="ls")
-    note = f"a picture every {interval:g} s · drone drawn {WIDE_DRONE_SIZE:g} times its size"
+    note = f"a picture every {INTERVAL_S:g} s · drone drawn {WIDE_DRONE_SIZE:g} times its size"
     place = (14 * unit, picture.height - 10 * unit)
     draw.text(place, note, _DIM, font(round(11 * unit)), anchor="ls")

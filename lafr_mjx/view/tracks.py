@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, NamedTuple
+from typing import TYPE_CHECKING, Any, NamedTuple
 
 import numpy as np
 from matplotlib.collections import LineCollection
@@ -14,7 +14,6 @@ if TYPE_CHECKING:
     from collections.abc import Iterable, Sequence
 
     from matplotlib.axes import Axes
-    from matplotlib.figure import Figure
 
     from lafr_mjx.types import Rollout
 
@@ -65,8 +64,32 @@ def view_of(tracks: Iterable[Track], also: np.ndarray | None = None) -> View:
     return View(0.5 * (low + high), extent)
 
 
-def draw_track(axis: Axes, track: Track, view: View, fastest: float) -> LineCollection:
-    """One path with its reference; returns the coloured line, for a colour bar."""
+def draw_tracks(
+    figure: Any, axes: np.ndarray, rows: Sequence[Sequence[tuple[str, Track]]], view: View,
+    height: float,
+) -> None:  # fmt: skip
+    """Titled paths with their references on axes [rows, columns], with one scale of colours.
+
+    The figure has this height [inches].
+    """
+    fastest = max(float(track.speed.max()) for row in rows for _, track in row)
+    lines: Any = None
+    for axis_row, row in zip(axes, rows, strict=True):
+        for axis, (title, track) in zip(axis_row, row, strict=False):
+            lines = _draw_track(axis, track, view, fastest)
+            axis.set_title(title)
+        for axis in axis_row[len(row) :]:
+            axis.set_visible(False)
+        axis_row[0].set_ylabel("y [m]")
+    for axis in axes[-1]:
+        axis.set_xlabel("x [m]")
+    bar = figure.colorbar(lines, ax=list(axes.flat), pad=0.02, aspect=7.0 * height)
+    bar.set_label("speed [m/s]")
+    bar.outline.set_visible(False)
+
+
+def _draw_track(axis: Axes, track: Track, view: View, fastest: float) -> LineCollection:
+    """One path; returns the coloured line, for a colour bar."""
     points, speed = track.position[:, None, :2], track.speed
     lines = LineCollection(
         list(np.concatenate([points[:-1], points[1:]], axis=1)),
@@ -82,10 +105,3 @@ def draw_track(axis: Axes, track: Track, view: View, fastest: float) -> LineColl
     axis.set_aspect("equal")
     axis.yaxis.set_major_locator(MaxNLocator(5))
     return lines
-
-
-def speed_bar(figure: Figure, lines: LineCollection, axes: Sequence[Axes], height: float) -> None:
-    """The scale of the colours, for a figure of this height [inches]."""
-    bar = figure.colorbar(lines, ax=list(axes), pad=0.02, aspect=7.0 * height)
-    bar.set_label("speed [m/s]")
-    bar.outline.set_visible(False)  # type: ignore[operator]

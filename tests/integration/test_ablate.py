@@ -153,26 +153,18 @@ def test_a_cluster_loses_nothing_when_a_worker_is_killed(resumed, tmp_path):
             assert one["rmse_m"] == pytest.approx(two["rmse_m"], abs=1e-4)
 
 
-def ablate_on(address, folder):
-    code = (
-        f"from lafr_mjx.cli import main; main(['ablate', '--ray', {address!r}, '--seeds', '100', "
-        f"'--out', {str(folder)!r}])"
-    )
-    return subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, timeout=900)
-
-
-def test_no_cluster_is_a_clear_message(tmp_path):
-    done = ablate_on("127.0.0.1:1", tmp_path / "x")
-    assert done.returncode == 2, done.stderr
-    assert done.stderr.startswith("lafr-mjx: --ray 127.0.0.1:1: no connection to a Ray cluster")
-    assert len(done.stderr.splitlines()) == 1
-
-
-@pytest.mark.long
-def test_a_port_that_says_nothing_is_a_clear_message(tmp_path):
-    with socket.create_server(("", 0)) as silent:
-        address = f"127.0.0.1:{silent.getsockname()[1]}"
-        done = ablate_on(address, tmp_path / "x")
+@pytest.mark.parametrize("silent", [False, pytest.param(True, marks=pytest.mark.long)])
+def test_no_cluster_is_a_clear_message(tmp_path, silent):
+    """At a port where nobody listens, and at one that takes connections and says nothing."""
+    with socket.create_server(("", 0)) as listening:
+        address = f"127.0.0.1:{listening.getsockname()[1] if silent else 1}"
+        code = (
+            f"from lafr_mjx.cli import main; main(['ablate', '--ray', {address!r}, '--seeds', "
+            f"'100', '--out', {str(tmp_path / 'x')!r}])"
+        )
+        done = subprocess.run(
+            [sys.executable, "-c", code], capture_output=True, text=True, timeout=900
+        )
     assert done.returncode == 2, done.stderr
     assert done.stderr.startswith(f"lafr-mjx: --ray {address}: no connection to a Ray cluster")
     assert len(done.stderr.splitlines()) == 1

@@ -120,14 +120,3 @@ def test_a_crash_is_a_failed_run_with_status_1():
     assert done.returncode == 1
     assert "the vehicle crashed" in done.stderr
     assert "Traceback" not in done.stderr
-
-
-def test_a_users_task_with_an_infeasible_path_is_refused_with_its_phase(tmp_path):
-    task = tmp_path / "steep.toml"
-    task.write_text(
-        '[path]\nkind = "harmonics"\nlap_s = 0.5\ncentre = [0.0, 0.0, 1.5]\nsine = [[3.0, 0, 0]]\n'
-    )
-    done = lafr("fly", task)
-    assert done.returncode == 2
-    assert str(task) in done.stderr
-    assert "Traceback" not in done.stderr

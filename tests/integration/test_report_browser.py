@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 from report_runs import write_run
-from view_runs import require_chromium
+from view_runs import browser_page
 
 from lafr_mjx.commands.report import Report
 from lafr_mjx.run_spec import RunSpec
@@ -22,17 +22,8 @@ def page_file(tmp_path_factory):
 
 
 def test_in_a_browser(page_file):
-    browser_path = require_chromium()
-    from playwright.sync_api import sync_playwright
-
-    complaints, requests = [], []
-    with sync_playwright() as playwright:
-        browser = playwright.chromium.launch(executable_path=browser_path, args=["--no-sandbox"])
-        page = browser.new_page(viewport={"width": 1200, "height": 900})
-        page.set_default_timeout(600_000)
-        page.on("console", lambda m: complaints.append(m.text) if m.type == "error" else None)
-        page.on("pageerror", lambda error: complaints.append(str(error)))
-        page.on("requestfailed", lambda request: complaints.append(request.url))
+    requests = []
+    with browser_page(viewport={"width": 1200, "height": 900}) as (page, complaints):
         page.on("request", lambda request: requests.append(request.url))
         page.goto(page_file.as_uri())
         page.get_by_role("heading", name="Summary against the paper").wait_for()
@@ -44,6 +35,5 @@ def test_in_a_browser(page_file):
             assert page.evaluate("document.documentElement.scrollWidth") <= width
         page.get_by_role("link", name="Learning curves").click()
         assert page.url.endswith("#learning-curves")
-        browser.close()
     assert complaints == []
     assert [url[:40] for url in requests if not url.startswith(("file:", "data:"))] == []

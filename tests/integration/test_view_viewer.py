@@ -96,7 +96,7 @@ def test_a_replay_of_two_runs(tmp_path):
     run = write_run(tmp_path / "run", [flown(0.4), flown(0.3)])
     other = write_run(tmp_path / "other", [flown(1.0)], method="baseline")
     done = run_under_xvfb(_GRAB + _REPLAY, tmp_path, run, other)
-    assert "Shown: iteration 0" in done.stdout and done.returncode == 0, done.stderr
+    assert "Shown: iteration" in done.stdout and done.returncode == 0, done.stderr
     assert_something_moved(tmp_path)
 
 

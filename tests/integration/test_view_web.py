@@ -9,13 +9,13 @@ import threading
 import numpy as np
 import pytest
 from PIL import Image
-from view_runs import flown, projected, require_chromium, write_run
+from view_runs import browser_page, flown, projected, write_run
 
 from lafr_mjx.view.replay import load_replay
 
 viser = pytest.importorskip("viser", reason="needs the extra 'web'")
 
-ARGUMENTS = ["--no-sandbox", "--use-angle=swiftshader", "--enable-unsafe-swiftshader"]
+ARGUMENTS = ("--use-angle=swiftshader", "--enable-unsafe-swiftshader")
 WORLD = (0, 80, 190, 250)  # left, top, right, bottom of the scene, beside the controls
 
 
@@ -58,19 +58,10 @@ def test_it_listens_on_this_machine_only(view):
 
 
 def test_in_a_browser(view):
-    browser_path = require_chromium()
-    from playwright.sync_api import sync_playwright
-
-    complaints = []
     view.player.paused = True  # a scene at rest is quick to be drawn
-    with sync_playwright() as playwright:
-        browser = playwright.chromium.launch(executable_path=browser_path, args=ARGUMENTS)
-        # Triangles are drawn by the processor here: few pixels, and patience.
-        page = browser.new_page(viewport={"width": 800, "height": 500}, device_scale_factor=0.5)
-        page.set_default_timeout(600_000)
-        page.on("console", lambda m: complaints.append(m.text) if m.type == "error" else None)
-        page.on("pageerror", lambda error: complaints.append(str(error)))
-        page.on("requestfailed", lambda request: complaints.append(request.url))
+    # Triangles are drawn by the processor here: few pixels, and patience.
+    few = {"viewport": {"width": 800, "height": 500}, "device_scale_factor": 0.5}
+    with browser_page(*ARGUMENTS, **few) as (page, complaints):
         page.goto(f"http://127.0.0.1:{view.port}")
         page.wait_for_selector("canvas")
         page.get_by_text("figure8 · wind5 · ours").first.wait_for()
@@ -102,7 +93,6 @@ def test_in_a_browser(view):
         page.locator("input[role='combobox'][value*='iteration']").click()
         page.get_by_role("option", name="2: iteration 2").click()
         _until(lambda: view.player.index == 2)
-        browser.close()
     assert complaints == []
 
 

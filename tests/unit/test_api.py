@@ -72,8 +72,3 @@ def test_a_run_has_its_table_and_its_flights(tmp_path):
     assert run.config["run"]["task"] == "figure8" and "wind5" in repr(run)
     with pytest.raises(InputError, match="has 2 recorded flights, not 2"):
         run.flight(2)
-
-
-def test_a_folder_that_is_no_run_is_refused(tmp_path):
-    with pytest.raises(InputError, match="no such folder"):
-        lm.Run(tmp_path / "nothing")

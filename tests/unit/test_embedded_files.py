@@ -16,10 +16,7 @@ from lafr_mjx.run_spec import RunSpec
 from lafr_mjx.runs import embedded_files
 from lafr_mjx.runs.toml_text import toml_text
 
-RUN = {
-    "task": "figure8", "scenario": "wind5", "vehicle": "lafr192", "method": "ours", "seed": 100,
-    "iterations": 3, "engine": "freebody", "ats": "verified", "plant": 0,
-}  # fmt: skip
+RUN = RunSpec("figure8", "wind5", seed=100, iterations=3, engine="freebody").table()
 
 
 @pytest.fixture(autouse=True)

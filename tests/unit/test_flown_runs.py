@@ -45,35 +45,20 @@ def test_what_is_no_run_is_refused(tmp_path):
         collect([tmp_path])
 
 
-def _older(path):
-    config = path / "config.toml"
-    config.write_text(config.read_text().replace("schema_version = 2", "schema_version = 1"))
-
-
-def _half(path):
-    config = path / "config.toml"
-    config.write_text(config.read_text()[:-30])
-
-
-def _poor(path):
-    lines = (path / "iterations.jsonl").read_text().replace('"rmse_m"', '"other"')
-    (path / "iterations.jsonl").write_text(lines)
-
-
-def _odd(path):
-    config = path / "config.toml"
-    config.write_text(config.read_text().replace("seed = 1", 'seed = "one"'))
+CONFIG, LINES = "config.toml", "iterations.jsonl"
 
 
 @pytest.mark.parametrize(
-    ("spoil", "message"),
-    [(_older, "schema_version 1"), (_half, "cut short"), (_poor, "'rmse_m' is missing"),
-     (_odd, "'run.seed' is 'one'")],
+    ("file", "spoil", "message"),
+    [(CONFIG, lambda t: t.replace("schema_version = 2", "schema_version = 1"), "schema_version 1"),
+     (CONFIG, lambda t: t[:-30], "cut short"),
+     (LINES, lambda t: t.replace('"rmse_m"', '"other"'), "'rmse_m' is missing"),
+     (CONFIG, lambda t: t.replace("seed = 1", 'seed = "one"'), "'run.seed' is 'one'")],
 )  # fmt: skip
-def test_a_bad_run_is_told_alone_and_left_out_among_others(tmp_path, spoil, message):
+def test_a_bad_run_is_told_alone_and_left_out_among_others(tmp_path, file, spoil, message):
     write_run(tmp_path, SHORT)
     bad = write_run(tmp_path, replace(SHORT, seed=1))
-    spoil(bad)
+    (bad / file).write_text(spoil((bad / file).read_text()))
     with pytest.raises(InputError, match=message):
         collect([bad])
     found = collect([tmp_path])

@@ -17,15 +17,15 @@ from lafr_mjx.types import CONTROL_DT, GRAVITY
 
 COMMAND = np.array([13.0, 2.5, -3.0, 1.5])
 DRAG = np.array([0.6, 0.9, 0.4])
+START = ModelState(
+    np.array([0.3, -0.2, 1.0]), np.array([1.5, -2.0, 0.7]), so3.exp(np.array([0.4, -0.3, 0.8]))
+)
 # Compile fast rather than well: these programs run for milliseconds.
 QUICK = {"xla_backend_optimization_level": 0, "xla_llvm_disable_expensive_passes": True}
 
 
 def a_start(dtype: Any = np.float64):
-    start = ModelState(
-        np.array([0.3, -0.2, 1.0]), np.array([1.5, -2.0, 0.7]), so3.exp(np.array([0.4, -0.3, 0.8]))
-    )
-    return jax.tree.map(lambda leaf: jnp.asarray(leaf, dtype), start)
+    return jax.tree.map(lambda leaf: jnp.asarray(leaf, dtype), START)
 
 
 def smooth(state):
@@ -37,8 +37,7 @@ def smooth(state):
 
 def fine_solution(duration, steps):
     """The same equations in NumPy, with the rotation as nine numbers and tiny steps."""
-    p, v, r = (np.asarray(leaf, np.float64) for leaf in a_start_numpy())
-    y = np.concatenate([p, v, r.ravel()])
+    y = np.concatenate([leaf.ravel() for leaf in START])
 
     def slope(y):
         p, v, r = y[:3], y[3:6], y[6:].reshape(3, 3)
@@ -55,11 +54,6 @@ def fine_solution(duration, steps):
         k3 = slope(y + 0.5 * h * k2)
         y = y + h / 6.0 * (k1 + 2.0 * k2 + 2.0 * k3 + slope(y + h * k3))
     return y
-
-
-def a_start_numpy():
-    rotation = so3.exp(np.array([0.4, -0.3, 0.8]))
-    return np.array([0.3, -0.2, 1.0]), np.array([1.5, -2.0, 0.7]), rotation
 
 
 def test_convergence_is_of_fourth_order():

@@ -9,6 +9,7 @@ import pytest
 from log_flights import fly, raw_log
 
 from lafr_mjx import so3
+from lafr_mjx.fitting import state_models
 from lafr_mjx.logs.resample import uniform
 from lafr_mjx.model import body, body_fit, lag, open_loop, rate_response, selection, steps
 from lafr_mjx.model.body import NAMES, OUTPUTS
@@ -20,9 +21,7 @@ DRAG = (0.5, 0.3, 0.2)
 
 
 def record_of(made):
-    log = uniform(raw_log(made, commanded=True))
-    assert log.position is not None and log.velocity is not None and log.rotation is not None
-    return steps.recording(log.position, log.velocity, log.rotation, log.command, log.usable)
+    return state_models.record_of(uniform(raw_log(made, commanded=True)))
 
 
 # The commands act at once here: the lag is tested by itself.

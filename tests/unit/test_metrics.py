@@ -6,44 +6,18 @@ from types import SimpleNamespace
 
 import numpy as np
 import pytest
+from view_runs import flown
 
 from lafr_mjx.metrics import flight_metrics, landmark_miss, lap_time
-from lafr_mjx.reference import clock as clocks
-from lafr_mjx.reference.flatness import reference_state
 from lafr_mjx.tasks import load_task
-from lafr_mjx.types import CONTROL_DT, CommandLimits, Rollout, State
+from lafr_mjx.types import CONTROL_DT, CommandLimits
 
 LIMITS = CommandLimits(np.array([0.0, -6.0, -6.0, -6.0]), np.array([25.0, 6.0, 6.0, 6.0]))
 
 
 def perfect(task, time_scale=1.0, seconds=None, offset=(0.0, 0.0, 0.0)):
     """A rollout that is on its reference (or beside it) at every tick."""
-    seconds = task.flight_s(time_scale) if seconds is None else seconds
-    time = CONTROL_DT * np.arange(round(seconds / CONTROL_DT))
-    phase, *rates = clocks.shifted(task.start_clock(time_scale), time)
-    wanted = reference_state(task.path, phase, *rates)
-    truth = State(
-        np.asarray(wanted.position) + offset, wanted.velocity, wanted.rotation, wanted.rates
-    )
-    ticks = len(time)
-    command = np.tile([9.81, 0.0, 0.0, 0.0], (ticks, 1))
-    return Rollout(
-        time=time,
-        valid=np.ones(ticks, bool),
-        sensed=truth,
-        stamp=time,
-        command=command,
-        reference=wanted,
-        phase=phase,
-        phase_rate=rates[0],
-        time_scale=np.full(ticks, time_scale),
-        truth=truth,
-        crashed=np.zeros(ticks, bool),
-        sample_time=np.repeat(time, 2),
-        sample=truth,
-        sample_received=np.ones(2 * ticks, bool),
-        diagnostics=None,
-    )
+    return flown(time_scale, offset, task, seconds=seconds)
 
 
 def moved(rollout, offset):

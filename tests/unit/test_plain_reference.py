@@ -2,9 +2,6 @@
 
 from __future__ import annotations
 
-import subprocess
-import sys
-
 import numpy as np
 import pytest
 
@@ -65,11 +62,3 @@ def test_what_has_no_attitude_is_not_a_number_either_way():
         found = references_at(plain_path(broken), clocks.plain(clock), [0.0, 0.1])
         for one, other in zip(found, expected, strict=True):
             np.testing.assert_allclose(one, other, rtol=1e-9, atol=1e-12)
-
-
-def test_no_jax_is_needed():
-    code = (
-        "import sys\nimport lafr_mjx.reference.plain_reference\n"
-        "assert not [m for m in ('jax', 'jaxlib') if m in sys.modules]"
-    )
-    subprocess.run([sys.executable, "-c", code], check=True)

@@ -63,7 +63,7 @@ def figures(monkeypatch):
 
 
 def make(folder):
-    return plots.make_plots(folder, "figure8", 6.0, 0.35, 0.2)
+    return plots.make_plots(folder, "figure8", 6.0, 0.35)
 
 
 def is_a_picture(path):

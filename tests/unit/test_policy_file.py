@@ -58,18 +58,12 @@ def test_round_trip(file):
     np.testing.assert_array_equal(loaded.limits.high, POLICY.limits.high)
 
 
-def test_missing_file(tmp_path):
-    refused(tmp_path / "nowhere.npz")
-    refused(tmp_path)
-
-
 def test_the_message_is_of_the_file_not_of_its_reader(tmp_path, file):
     file.write_text("hello")
     for path, word in ((tmp_path / "nowhere.npz", "no such policy"), (tmp_path, "policy.npz"),
                        (file, "no .npz file")):  # fmt: skip
-        with pytest.raises(InputError, match=word) as caught:
-            load_policy(path)
-        assert "pickle" not in str(caught.value) and "Errno" not in str(caught.value)
+        message = refused(path)
+        assert word in message and "pickle" not in message and "Errno" not in message
 
 
 def test_cut_short(file):
@@ -112,8 +106,6 @@ def test_pickles_are_not_opened(file):
 
 def test_other_kinds_of_file(file):
     np.save(file.open("wb"), np.zeros(3))
-    refused(file)
-    file.write_text("not a policy")
     refused(file)
 
 

@@ -29,9 +29,7 @@ TASK = load_task("figure8")
 
 
 def record_of(made):
-    log = uniform(raw_log(made, commanded=True))
-    assert log.position is not None and log.velocity is not None and log.rotation is not None
-    return steps.recording(log.position, log.velocity, log.rotation, log.command, log.usable)
+    return state_models.record_of(uniform(raw_log(made, commanded=True)))
 
 
 @pytest.fixture(scope="module")

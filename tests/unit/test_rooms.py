@@ -56,6 +56,7 @@ WITHOUT_JAX = (
     "lafr_mjx.metrics",
     "lafr_mjx.reference.flatness",
     "lafr_mjx.reference.clock",
+    "lafr_mjx.reference.plain_reference",
     "lafr_mjx.control.geometric",
     "lafr_mjx.control.controller",
     "lafr_mjx.control.observation",

@@ -81,13 +81,6 @@ def test_first_laps(name, lap_s, speed):
     assert peaks(task, task.lap_s)[0] == pytest.approx(speed, rel=0.005)
 
 
-@pytest.mark.parametrize(("name", "lap_s"), [("figure8", 2.564), ("shuttle", 2.241)])
-def test_ceiling_of_a_uniform_time_scale(name, lap_s):
-    """The rate limit of 6 rad/s is what ends uniform speeding up."""
-    _, rate, thrust = peaks(load_task(name), lap_s)
-    assert rate == pytest.approx(6.0, rel=0.005) or thrust == pytest.approx(25.0, rel=0.005)
-
-
 def test_dash_goes_one_way():
     task = load_task("dash")
     assert not task.periodic
@@ -253,7 +246,7 @@ def test_bad_files_are_refused_with_a_clear_message(tmp_path, text, message):
     assert str(folder) in str(caught.value)
 
 
-@pytest.mark.parametrize("name", ["figure9", "./absent.toml", "nowhere/absent"])
-def test_unknown_tasks_are_refused(name):
-    with pytest.raises(InputError, match=r"figure9.*figure8|absent"):
+@pytest.mark.parametrize("name", ["./absent.toml", "nowhere/absent"])
+def test_absent_files_are_refused(name):
+    with pytest.raises(InputError, match="absent"):
         load_task(name)

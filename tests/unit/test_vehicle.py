@@ -135,16 +135,6 @@ BAD_PROFILES = {
 }
 
 
-@pytest.mark.parametrize("case", BAD_PROFILES)
-def test_bad_profile_is_named(own, case):
-    pattern, replacement, expected = BAD_PROFILES[case]
-    path = own("lafr192.toml", pattern, replacement)
-    with pytest.raises(InputError, match=expected) as caught:
-        load_vehicle(path)
-    assert "lafr192.toml" in str(caught.value)
-    assert "\n" not in str(caught.value)
-
-
 SECOND_FREE_BODY = '<body name="b"><freejoint/><geom size="1"/></body></worldbody>'
 STRANGER = '<body name="b"><joint name="swing"/><geom size="1"/></body></worldbody>'
 BAD_MJCF = {
@@ -162,13 +152,17 @@ BAD_MJCF = {
 }
 
 
-@pytest.mark.parametrize("case", BAD_MJCF)
-def test_bad_mjcf_is_named(own, case):
-    pattern, replacement, expected = BAD_MJCF[case]
-    path = own("quad.xml", pattern, replacement)
+BAD = [("lafr192.toml", *case) for case in BAD_PROFILES.values()]
+BAD += [("quad.xml", *case) for case in BAD_MJCF.values()]
+
+
+@pytest.mark.parametrize(
+    ("name", "pattern", "replacement", "expected"), BAD, ids=[*BAD_PROFILES, *BAD_MJCF]
+)
+def test_what_is_wrong_is_named(own, name, pattern, replacement, expected):
     with pytest.raises(InputError, match=expected) as caught:
-        load_vehicle(path)
-    assert "quad.xml" in str(caught.value) or "lafr192.toml" in str(caught.value)
+        load_vehicle(own(name, pattern, replacement))
+    assert name in str(caught.value) or "lafr192.toml" in str(caught.value)
     assert "\n" not in str(caught.value)
 
 

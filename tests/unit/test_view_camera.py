@@ -8,7 +8,7 @@ from typing import Any
 
 import numpy as np
 import pytest
-from view_runs import projected
+from view_runs import seen_by
 
 from lafr_mjx.tasks import load_task
 from lafr_mjx.view.camera import NEAREST_M, wide_camera
@@ -26,11 +26,7 @@ def camera_over(points, *angles) -> Any:
 
 def in_picture(camera, points, aspect):
     """How far to the sides and up each point is; 1 is the edge."""
-    azimuth, elevation = np.radians([camera.azimuth, camera.elevation])
-    level = np.cos(elevation)
-    forward = [level * np.cos(azimuth), level * np.sin(azimuth), np.sin(elevation)]
-    position = camera.lookat - camera.distance * np.array(forward)
-    return np.abs(projected(points, position, camera.lookat, np.radians(45.0), aspect))
+    return np.abs(seen_by(camera, points, np.radians(45.0), aspect))
 
 
 @pytest.mark.parametrize(("aspect", "angles"), [(16 / 9, ()), (1.0, ()), (2.8, (-38.0, 0.01))])

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import numpy as np
 import pytest
-from hypothesis import given
+from hypothesis import given, settings
 from hypothesis import strategies as st
 from view_runs import TASK, flown, write_run
 
@@ -71,6 +71,7 @@ def test_speed_of_the_replay():
     assert shown.moments()[0].time == pytest.approx(0.5)
 
 
+@settings(deadline=None)
 @given(st.lists(st.tuples(st.sampled_from(KEYS), st.floats(0.0, 3.0)), max_size=40))
 def test_whatever_is_pressed_there_is_something_to_show(presses):
     shown = player.Player([RUN, replay(1.0)])

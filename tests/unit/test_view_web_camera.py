@@ -9,8 +9,8 @@ import pytest
 from view_runs import projected
 
 from lafr_mjx.tasks import load_task
+from lafr_mjx.view.meshes import linear_rgb
 from lafr_mjx.view.replay import path_points
-from lafr_mjx.view.web.colours import linear_rgb
 from lafr_mjx.view.web.home_camera import HomeCameras, home_camera
 
 FOV = np.radians(75.0)

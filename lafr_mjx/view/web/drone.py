@@ -8,7 +8,6 @@ import numpy as np
 
 from lafr_mjx import so3
 from lafr_mjx.view.meshes import Part, merged, parts_of_body
-from lafr_mjx.view.web.colours import linear_rgb
 
 if TYPE_CHECKING:
     import mujoco
@@ -49,10 +48,10 @@ class DroneInBrowser:
     def _add_body(self, parts: list[Part]) -> None:
         solid = [p for p in parts if p.rgba[3] > 0.95 and self._tint is None]
         clear = [p for p in parts if p.rgba[3] <= 0.95 or self._tint is not None]
-        mesh = merged(solid, linear_rgb)
+        mesh = merged(solid)
         if mesh is not None:
             self._server.scene.add_mesh_trimesh(f"{self._name}/frame", mesh)
-        mesh = merged(clear, linear_rgb)
+        mesh = merged(clear)
         if mesh is not None:
             colour, opacity = self._tint or (_GUARD_COLOUR, _GUARD_OPACITY)
             self._server.scene.add_mesh_simple(

@@ -6,10 +6,12 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
+from lafr_mjx.view.camera import looking, nearest
+
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
-_ELEVATION = np.radians(27.0)
+_ELEVATION = -27.0  # degrees
 _FILLED = 0.8  # of the picture, in the direction that binds
 _LEAST_M = 1.5  # m, even from a path that is a point
 _SAME_M = 0.02  # m; a camera this near to where it was put was not moved
@@ -28,21 +30,11 @@ def home_camera(
         aspect: width of the picture over its height.
     """
     low, high = points.min(axis=0), points.max(axis=0)
-    along_y = high[0] - low[0] >= high[1] - low[1]
-    heading = np.array([0.0, 1.0]) if along_y else np.array([-1.0, 0.0])
-    ahead = np.array([*(np.cos(_ELEVATION) * heading), -np.sin(_ELEVATION)])
-    right = np.array([heading[1], -heading[0], 0.0])
-    up = np.cross(right, ahead)
+    angles = (90.0 if high[0] - low[0] >= high[1] - low[1] else 180.0, _ELEVATION)
     target = 0.5 * (low + high)
-    height = _FILLED * np.tan(0.5 * vertical_fov)
-    offsets = points - target
-    # A point at `depth` behind the target is seen from distance + depth.
-    distances = [
-        np.abs(offsets @ axis) / edge - offsets @ ahead
-        for axis, edge in ((right, height * aspect), (up, height))
-    ]
-    distance = max(float(np.max(distances)), _LEAST_M)
-    return target - distance * ahead, target
+    filled = _FILLED * np.tan(0.5 * vertical_fov)
+    distance = max(nearest(points - target, filled, aspect, angles, lowered=0.0), _LEAST_M)
+    return target - distance * looking(*angles)[2], target
 
 
 class HomeCameras:

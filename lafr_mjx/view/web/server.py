@@ -1,4 +1,4 @@
-"""The server of the web view: one replay, which all its visitors share."""
+"""The server of the web view: one replay, which all its visitors share, and the floor below it."""
 
 from __future__ import annotations
 
@@ -16,7 +16,6 @@ from lafr_mjx.view.player import Player
 from lafr_mjx.view.scene import build_scene
 from lafr_mjx.view.web.home_camera import HomeCameras
 from lafr_mjx.view.web.panel import Panel
-from lafr_mjx.view.web.world import add_world
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
@@ -26,6 +25,10 @@ if TYPE_CHECKING:
 _FRAME_S = 1.0 / 30.0
 _DRONE_SIZE = 3.0  # factor on what drones look like, to be seen with the whole path
 _LOOPBACK = ("127.0.0.1", "localhost", "::1")
+_FLOOR = (86, 98, 114)
+_LINES, _STRONG_LINES = (100, 113, 130), (124, 138, 156)
+_SKY_TOP, _SKY_BOTTOM = (38, 46, 58), (98, 110, 126)
+_FADES_M = 30.0  # m from the camera
 
 
 def serve(
@@ -87,7 +90,7 @@ class WebView:
             for i, stage in enumerate(self._scene.stages)
         ]
         points = np.concatenate([stage.path for stage in self._scene.stages])
-        add_world(self._server, 0.5 * (points.min(axis=0) + points.max(axis=0)))
+        _add_world(self._server, 0.5 * (points.min(axis=0) + points.max(axis=0)))
         self._panel = Panel(self._server, self.player, self._top_speed)
         self._cameras = HomeCameras(points)
         self._server.on_client_connect(self._panel.welcome)
@@ -132,3 +135,23 @@ class WebView:
                 step = 0.15 * (target - np.asarray(client.camera.look_at))
                 client.camera.position = np.asarray(client.camera.position) + step
                 client.camera.look_at = np.asarray(client.camera.look_at) + step
+
+
+def _add_world(server: Any, middle: np.ndarray) -> None:
+    """A dark floor under the middle of the paths: lines and drones stand out before it."""
+    scene = server.scene
+    scene.set_up_direction("+z")
+    scene.set_background_image(_sky())
+    scene.configure_environment_map(environment_intensity=0.8)
+    scene.add_grid(
+        "/floor", position=(middle[0], middle[1], 0.0), infinite_grid=True, cell_size=0.5,
+        section_size=1.0, cell_color=_LINES, section_color=_STRONG_LINES, plane_color=_FLOOR,
+        plane_opacity=1.0, fade_distance=_FADES_M, shadow_opacity=0.45,
+    )  # fmt: skip
+
+
+def _sky() -> np.ndarray:
+    """A soft gradient, [64, 8, 3] uint8."""
+    top, bottom = np.array(_SKY_TOP), np.array(_SKY_BOTTOM)
+    share = np.linspace(0.0, 1.0, 64)[:, None, None]
+    return np.tile(top + share * (bottom - top), (1, 8, 1)).astype(np.uint8)

@@ -13,9 +13,8 @@ from lafr_mjx.view.decorations import (
     speed_colour,
     wind_arrows,
 )
-from lafr_mjx.view.meshes import merged, parts_of_body
+from lafr_mjx.view.meshes import linear_rgb, merged, parts_of_body
 from lafr_mjx.view.shown_flight import jets
-from lafr_mjx.view.web.colours import linear_rgb
 from lafr_mjx.view.web.drone import DroneInBrowser
 
 if TYPE_CHECKING:
@@ -99,7 +98,7 @@ def _add_props(server: Any, scene: Scene, root: str, index: int) -> None:
     for body in range(1, scene.model.nbody):
         name = scene.model.body(body).name
         if name.startswith(f"stage{index}/"):
-            mesh = merged(parts_of_body(scene.model, body), linear_rgb)
+            mesh = merged(parts_of_body(scene.model, body))
             if mesh is not None:
                 server.scene.add_mesh_trimesh(
                     f"{root}/{name.replace('/', '_')}", mesh, position=scene.data.xpos[body],

@@ -25,6 +25,8 @@ def record_of(metrics: Any, flown: Flown, iteration: int) -> dict[str, Any]:
         "rate_saturation": figures["rate_saturation"],
         "thrust_saturation": figures["thrust_saturation"],
         "crashed": figures["crashed"],
+        "slow_down_factor": figures["slow_down_factor"],
+        "fallback": figures["fallback"],
         "landmark_miss_m": figures["landmark_miss_m"],
         "residual_loss": float(progress.residual_loss),
         "predicted_peak_error_m": flown.predicted_error,

@@ -4,9 +4,11 @@ from __future__ import annotations
 
 import numpy as np
 import pytest
+from test_metrics import moved, perfect
 
 from lafr_mjx.learner import model_rollout
-from lafr_mjx.learner.improve import noise_seen
+from lafr_mjx.learner.improve import anchors_of, noise_seen, sensed_peak_error
+from lafr_mjx.tasks import load_task
 from lafr_mjx.types import CONTROL_DT
 
 
@@ -25,3 +27,36 @@ def test_noise_is_recovered_from_the_loss_of_a_perfect_model(scale):
 def test_noise_is_never_taken_for_nothing_nor_for_everything():
     assert float(noise_seen(0.0)) == pytest.approx(0.5)
     assert float(noise_seen(1e6)) == pytest.approx(4.0)
+
+
+@pytest.fixture(scope="module")
+def calm():
+    """0.02 m off after the ramp, 0.3 m off in it."""
+    task = load_task("figure8")
+    flight = perfect(task, 0.5)
+    off = np.where(np.abs(flight.time - 0.8) < 0.1, 0.3, 0.02)
+    flight = moved(flight, off[:, None] * [0.0, 0.0, 1.0])
+    return flight._replace(sensed=flight.truth), task.ramp_s
+
+
+def test_a_flight_that_was_helped_does_not_look_calm(calm):
+    flight, ramp_s = calm
+    assert float(sensed_peak_error(flight, ramp_s)) == pytest.approx(0.02, rel=0.01)
+    late = flight.time > 0.9
+    for helped in (
+        flight._replace(time_scale=np.where(late, 2.0, 1.0) * flight.time_scale),
+        flight._replace(fallback=late),
+    ):
+        assert float(sensed_peak_error(helped, ramp_s)) == pytest.approx(0.3, rel=0.01)
+        np.testing.assert_array_equal(helped.assisted, late)
+
+
+def test_training_starts_nowhere_where_the_guard_had_helped(calm):
+    flight, ramp_s = calm
+    np.testing.assert_array_equal(anchors_of(flight, ramp_s).usable, flight.time >= 0.5 * ramp_s)
+    late = flight.time > 4.0
+    helped = flight._replace(time_scale=np.where(late, 1.3, 1.0) * flight.time_scale)
+    usable = np.asarray(anchors_of(helped, ramp_s).usable)
+    np.testing.assert_array_equal(usable, (flight.time >= 0.5 * ramp_s) & ~late)
+    taken_over = flight._replace(fallback=late)
+    np.testing.assert_array_equal(anchors_of(taken_over, ramp_s).usable, usable)

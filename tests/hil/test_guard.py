@@ -87,6 +87,10 @@ def flown(leg, offset, seconds=3.0):
         where = np.asarray(flyer.asked().reference.position)
         commands.append(wanted.command)
         scales.append(float(flyer._clock.time_scale))
+        # Who flies is told, for the recording.
+        far = offset > leg.guard.error_limit if leg.guard else False
+        if flyer.stage == "track":
+            assert wanted.controller == ("fallback" if far and away else "policy")
         stages.append(flyer.stage)
     return flyer, np.array(commands), np.array(scales), stages
 

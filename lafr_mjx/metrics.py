@@ -50,6 +50,11 @@ def event_in(figures: Mapping[str, Any]) -> str:
     return f"slowed {factor:.2g}" if factor > SLOWED else ""
 
 
+def assisted(figures: Mapping[str, Any]) -> bool:
+    """Whether a flight went without a crash, but only with the guard's help."""
+    return event_in(figures) not in ("", "crash")
+
+
 def flight_metrics(rollout: Rollout, task: Task, limits: CommandLimits) -> FlightMetrics:
     """Figures of one flight; a crash counts from the first moment on."""
     valid = np.asarray(rollout.valid)

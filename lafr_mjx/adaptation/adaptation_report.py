@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Any
 from rich.console import Console
 from rich.progress import BarColumn, Progress, TextColumn, TimeElapsedColumn
 
-from lafr_mjx.metrics import event_in
+from lafr_mjx.metrics import assisted, event_in
 from lafr_mjx.output import counted
 from lafr_mjx.run_spec import ENGINES
 
@@ -140,7 +140,7 @@ class AdaptationReport:
                 r["peak_error_m"] is None or r["peak_error_m"] > self.job.task.error_threshold_m
                 for r in records
             ),
-            "flights_assisted": sum(event_in(r) not in ("", "crash") for r in records),
+            "assisted_flights": sum(assisted(r) for r in records),
             "first_peak_speed_mps": first["peak_speed_mps"],
             "last_peak_speed_mps": last["peak_speed_mps"],
             "first_lap_time_s": first["lap_time_s"],
@@ -159,7 +159,7 @@ class AdaptationReport:
 
     def _print_summary(self, summary: dict[str, Any]) -> None:
         paper = PRINTED.get((summary["task"], summary["scenario"]))
-        lap, assisted = summary["last_lap_time_s"], summary["flights_assisted"]
+        lap, helped = summary["last_lap_time_s"], summary["assisted_flights"]
         self.console.print(
             f"\nPeak speed {summary['first_peak_speed_mps']:.1f} → "
             f"{summary['last_peak_speed_mps']:.1f} m/s"
@@ -171,7 +171,7 @@ class AdaptationReport:
             f"{summary['crashes']} crash{'' if summary['crashes'] == 1 else 'es'}, "
             f"{summary['flights_beyond_threshold']} of {counted(summary['iterations'], 'flight')} "
             f"beyond {self.job.task.error_threshold_m:g} m"
-            + (f", {assisted} assisted by the guard." if assisted else "."),
+            + (f", {helped} assisted by the guard." if helped else "."),
             soft_wrap=True,
         )
 

@@ -229,7 +229,7 @@ def rehearse(task: Task, state: LearnerState, settings: LearnerSettings) -> None
     one, flags, moving = three[:, 0], np.ones(rows, bool), State(three, three, matrix, three)
     asked = Reference(three, three, three, three, matrix, three, one)
     command = np.zeros((*rows, 4), np.float32)
-    flight = Rollout(one, flags, moving, one, command, asked, one, one, one, moving, ~flags,
+    flight = Rollout(one, flags, moving, one, command, asked, one, one, 1.0 + one, moving, ~flags,
                      one, moving, flags, None, ~flags)  # fmt: skip
     member = jax.tree.map(lambda leaf: leaf[0], state.ensemble)
     now = ModelState(three, three, matrix)

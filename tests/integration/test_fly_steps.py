@@ -2,6 +2,7 @@
 
 import importlib.util
 from pathlib import Path
+from typing import Any
 
 import jax
 import numpy as np
@@ -28,7 +29,7 @@ def plant():
 CONTROLLER = geometric_controller(VEHICLE.limits)
 
 
-def flown(plant, *, step=None, controller=CONTROLLER, **more):
+def flown(plant, *, step=None, controller: Any = CONTROLLER, **more):
     return lm.fly_steps(
         controller, TASK.path, TASK.start_clock(0.8), 4.0, plant.hover_at, step or plant.step,
         **more,

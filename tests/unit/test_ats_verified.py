@@ -40,7 +40,8 @@ class AtsState(NamedTuple):
 
     def last(self, error, peak=PEAK_ACCELERATION, event=False):
         pace = Pace(*on_device(self)[:3])
-        return LastFlight(pace, *map(jnp.float32, (error, THRESHOLD, peak)), jnp.bool_(event))
+        error, threshold, peak = map(jnp.float32, (error, THRESHOLD, peak))
+        return LastFlight(pace, error, threshold, peak, jnp.bool_(event))
 
 
 def propose(state, flown):

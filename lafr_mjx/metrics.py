@@ -3,11 +3,15 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
+from lafr_mjx.types import SLOWED
+
 if TYPE_CHECKING:
+    from collections.abc import Mapping
+
     from lafr_mjx.tasks import Task
     from lafr_mjx.types import CommandLimits, Rollout
 
@@ -33,6 +37,23 @@ class FlightMetrics:
     thrust_saturation: float  # share of commands with the thrust at its limit
     crashed: bool
     landmark_miss_m: float | None = None  # None if the task has no landmarks
+    slow_down_factor: float = 1.0  # largest, by which the guard slowed the clock down
+    fallback: bool = False  # another policy than the asked one had to take over
+
+
+def event_in(figures: Mapping[str, Any]) -> str:
+    """What did not go as planned in a flight, of its figures; empty if all was well."""
+    factor = figures.get("slow_down_factor") or 1.0  # what earlier versions do not say
+    if figures.get("crashed"):
+        return "crash"
+    if figures.get("fallback"):
+        return "fallback"
+    return f"slowed {factor:.2g}" if factor > SLOWED else ""
+
+
+def assisted(figures: Mapping[str, Any]) -> bool:
+    """Whether a flight went without a crash, but only with the guard's help."""
+    return event_in(figures) not in ("", "crash")
 
 
 def flight_metrics(rollout: Rollout, task: Task, limits: CommandLimits) -> FlightMetrics:
@@ -55,6 +76,7 @@ def flight_metrics(rollout: Rollout, task: Task, limits: CommandLimits) -> Fligh
     at_rate = np.abs(command[:, 1:]) >= _NEAR_LIMIT * np.asarray(limits.high)[1:]
     at_thrust = command[:, 0] >= _NEAR_LIMIT * np.asarray(limits.high)[0]
     scale = float(np.asarray(rollout.time_scale)[valid][-1])
+    flying = valid & ~crashed
     return FlightMetrics(
         flight_time_s=float(valid.sum() * (time[1] - time[0])),
         lap_time_s=lap_time(rollout, task),
@@ -67,6 +89,8 @@ def flight_metrics(rollout: Rollout, task: Task, limits: CommandLimits) -> Fligh
         thrust_saturation=float(at_thrust.mean()),
         crashed=any_crash,
         landmark_miss_m=landmark_miss(rollout, task),
+        slow_down_factor=float(np.asarray(rollout.slow_down)[flying].max(initial=1.0)),
+        fallback=rollout.fallback is not None and bool(np.asarray(rollout.fallback)[flying].any()),
     )
 
 

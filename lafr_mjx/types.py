@@ -28,6 +28,9 @@ SAMPLE_DT = 0.01
 """Time between two samples of motion capture [s]: 100 Hz."""
 
 
+SLOWED = 1.01
+"""Factor on a flight's own time scale from which on its clock counts as slowed down."""
+
 COMMAND_HOVER = np.array([GRAVITY, 0.0, 0.0, 0.0], np.float32)
 COMMAND_SCALE = np.array([10.0, 6.0, 6.0, 6.0], np.float32)
 """Networks and costs see commands as (u - hover) / scale."""
@@ -91,3 +94,16 @@ class Rollout(NamedTuple):
     sample: State  # the sensed 100 Hz samples
     sample_received: Array  # [2 T] bool, False where the sample was lost
     diagnostics: Any  # what only this kind of plant knows (rotor speeds, saturation, voltage)
+    fallback: Any = None  # [T] bool, another policy than the asked one flew; None: never
+
+    @property
+    def slow_down(self) -> Array:
+        """[T] α in force over the one that was asked for; above 1 the guard slows down."""
+        return self.time_scale / self.time_scale[:1]
+
+    @property
+    def assisted(self) -> Array:
+        """[T] bool, the guard has slowed the clock down, or another policy has the vehicle."""
+        flying = self.valid & ~self.crashed
+        fallback = False if self.fallback is None else self.fallback
+        return flying & ((self.slow_down > SLOWED) | fallback)

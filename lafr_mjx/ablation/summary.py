@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 import numpy as np
 
 from lafr_mjx.ablation.sweep import text_of
+from lafr_mjx.metrics import assisted
 from lafr_mjx.output import counted
 
 if TYPE_CHECKING:
@@ -56,6 +57,7 @@ class Group(NamedTuple):
     final_peak_speed_mps: Spread
     rmse_after_first_update_m: Spread
     crashed_flights: int
+    assisted_flights: int  # by the guard
     flights: int
     crashed_runs: int
     crash_rate_interval: tuple[float, float]  # of runs, 95 %, Wilson
@@ -105,6 +107,7 @@ def _group(key: tuple[str, str, str, str], runs: list[RunResult]) -> Group:
             [run.iterations[1]["rmse_m"] if len(run.iterations) > 1 else None for run in runs]
         ),
         crashed_flights=sum(bool(record["crashed"]) for record in flights),
+        assisted_flights=sum(assisted(record) for record in flights),
         flights=len(flights),
         crashed_runs=crashed,
         crash_rate_interval=(float(interval.low), float(interval.high)),
@@ -134,7 +137,7 @@ def table_rows(groups: Sequence[Group]) -> tuple[list[str], list[list[str]], int
     """Columns, rows, and how many of the columns are text."""
     swept = any(group.sweep for group in groups)
     columns = ["task", "scenario", *(["sweep"] if swept else []), "method", "runs", "last lap s",
-               "last peak m/s", "RMSE m, flight 1", "crashed flights"]  # fmt: skip
+               "last peak m/s", "RMSE m, flight 1", "crashed flights", "assisted"]  # fmt: skip
     rows = []
     for group in groups:
         words = [group.task, group.scenario, *([group.sweep] if swept else []), group.method]
@@ -146,6 +149,7 @@ def table_rows(groups: Sequence[Group]) -> tuple[list[str], list[list[str]], int
                 group.final_peak_speed_mps.text(2, group.runs),
                 group.rmse_after_first_update_m.text(3, group.runs),
                 f"{group.crashed_flights} of {group.flights}",
+                str(group.assisted_flights),
             ]
         )
     return columns, rows, 4 if swept else 3

@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING, Any
 from rich.console import Console
 from rich.progress import BarColumn, Progress, TextColumn, TimeElapsedColumn
 
+from lafr_mjx.metrics import assisted, event_in
 from lafr_mjx.output import counted
 from lafr_mjx.run_spec import ENGINES
 
@@ -17,12 +18,12 @@ if TYPE_CHECKING:
     from lafr_mjx.runs.run_folder import RunFolder
 
 _HEAD = (
-    f"{'it':>2} {'flown':>7} {'scale':>6} {'lap':>6} {'speed':>6} {'RMSE':>6} {'peak':>6} "
-    f"{'pred.':>6} {'rates':>5} {'bound by':<13} {'took':>6}"
+    f"{'it':>2} {'flown':>5} {'scale':>5} {'lap':>5} {'speed':>5} {'RMSE':>5} {'peak':>5} "
+    f"{'pred.':>5} {'rates':>5} {'bound by':<12} {'took':>5} event"
 )
 _UNITS = (
-    f"{'':>2} {'s':>7} {'':>6} {'s':>6} {'m/s':>6} {'m':>6} {'m':>6} {'m':>6} {'sat.':>5} "
-    f"{'':<13} {'s':>6}"
+    f"{'':>2} {'s':>5} {'':>5} {'s':>5} {'m/s':>5} {'m':>5} {'m':>5} {'m':>5} {'sat.':>5} "
+    f"{'':<12} {'s':>5}"
 )
 
 # Peak speed at the start and the end [m/s], and the last lap [s], that the paper reports.
@@ -114,13 +115,13 @@ class AdaptationReport:
         self.flown_s += record["flight_time_s"]
         lap = record["lap_time_s"]
         predicted = record["predicted_peak_error_m"]
-        bound = "CRASH" if record["crashed"] else record["bound_by"]
         self.console.print(
-            f"{record['iteration']:>2} {self.flown_s:>7.1f} {record['time_scale']:>6.3f} "
-            f"{'-' if lap is None else f'{lap:.2f}':>6} {record['peak_speed_mps']:>6.2f} "
-            f"{record['rmse_m']:>6.3f} {record['peak_error_m']:>6.3f} "
-            f"{'-' if predicted is None or predicted != predicted else f'{predicted:.3f}':>6} "
-            f"{record['rate_saturation']:>5.0%} {bound:<13} {record['wall_s']:>6.1f}"
+            f"{record['iteration']:>2} {self.flown_s:>5.1f} {record['time_scale']:>5.3f} "
+            f"{'-' if lap is None else f'{lap:.2f}':>5} {record['peak_speed_mps']:>5.2f} "
+            f"{record['rmse_m']:>5.3f} {record['peak_error_m']:>5.3f} "
+            f"{'-' if predicted is None or predicted != predicted else f'{predicted:.3f}':>5} "
+            f"{record['rate_saturation']:>5.0%} {record['bound_by']:<12} "
+            f"{record['wall_s']:>5.1f} {event_in(record)}".rstrip()
         )
 
     def finish(self, wall_s: float) -> dict[str, Any]:
@@ -140,6 +141,7 @@ class AdaptationReport:
                 r["peak_error_m"] is None or r["peak_error_m"] > self.job.task.error_threshold_m
                 for r in records
             ),
+            "assisted_flights": sum(assisted(r) for r in records),
             "first_peak_speed_mps": first["peak_speed_mps"],
             "last_peak_speed_mps": last["peak_speed_mps"],
             "first_lap_time_s": first["lap_time_s"],
@@ -158,7 +160,7 @@ class AdaptationReport:
 
     def _print_summary(self, summary: dict[str, Any]) -> None:
         paper = PRINTED.get((summary["task"], summary["scenario"]))
-        lap = summary["last_lap_time_s"]
+        lap, helped = summary["last_lap_time_s"], summary["assisted_flights"]
         self.console.print(
             f"\nPeak speed {summary['first_peak_speed_mps']:.1f} → "
             f"{summary['last_peak_speed_mps']:.1f} m/s"
@@ -169,7 +171,8 @@ class AdaptationReport:
             f"{summary['first_rmse_m']:.3f} → {summary['last_rmse_m']:.3f} m; "
             f"{summary['crashes']} crash{'' if summary['crashes'] == 1 else 'es'}, "
             f"{summary['flights_beyond_threshold']} of {counted(summary['iterations'], 'flight')} "
-            f"beyond {self.job.task.error_threshold_m:g} m.",
+            f"beyond {self.job.task.error_threshold_m:g} m"
+            + (f", {helped} assisted by the guard." if helped else "."),
             soft_wrap=True,
         )
 

@@ -18,6 +18,7 @@ from lafr_mjx.errors import RunError
 from lafr_mjx.hil.legs import load_leg
 from lafr_mjx.hil.operator import resume
 from lafr_mjx.hil.session import BrokenOffError
+from lafr_mjx.metrics import event_in
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -144,10 +145,11 @@ class Adaptation:
     def _store(self, record: dict[str, Any]) -> None:
         self._folder.append_iteration(record)
         self._session.table.append(record)
+        event = event_in(record)
         self._session.note(
             f"flight {record['iteration']}: {record['peak_speed_mps']:.2f} m/s, RMSE "
             f"{record['rmse_m']:.3f} m, time scale {record['time_scale']:.3f}, bound by "
-            f"{record['bound_by']}"
+            f"{record['bound_by']}{f', {event}' if event else ''}"
         )
 
     def _keep(self) -> None:

@@ -156,6 +156,7 @@ def _rollout(ticks: list[Any], moments: np.ndarray, states: list[Any]) -> Rollou
         sample=sample,
         sample_received=received,
         diagnostics=None,
+        fallback=np.array([tick.controller != ticks[0].controller for tick in ticks]),
     )
 
 

@@ -47,7 +47,7 @@ class Wanted(NamedTuple):
 
     command: np.ndarray  # [4]
     position: np.ndarray  # [3] m, the reference of this moment
-    controller: str  # policy or baseline
+    controller: str  # policy, fallback (the last good policy) or baseline
     leg: int  # number of the leg that is recorded, else -1
     leg_time: float  # s
     not_finite: bool  # the policy's own command could not be used
@@ -223,10 +223,11 @@ class Flyer:
             now_and_ahead = Reference(*(field[[0, 0]] for field in seen))
             self._memory, command = self._baseline(self._memory, sensed, now_and_ahead)
         recorded = self.stage == "track" and self.leg is not None
+        own = self.leg is not None and policy is self.leg.policy
         return Wanted(
             command=np.asarray(command, float),
             position=np.asarray(seen.position[0] + (now - stamp) * seen.velocity[0]),
-            controller="policy" if flies and not not_finite else "baseline",
+            controller="baseline" if not flies or not_finite else "policy" if own else "fallback",
             leg=self.leg.number if recorded and self.leg is not None else -1,
             leg_time=now - self._started if recorded else 0.0,
             not_finite=not_finite,
@@ -266,7 +267,7 @@ class Flyer:
             return None
         error = math.dist(seen.position[0].tolist(), np.asarray(state.position).tolist())
         self._worst = max(self._worst, error)
-        if leg.guard is not None and leg.guard.tripped(self._worst):
+        if leg.guard is not None and leg.guard.fallback(self._worst):
             return leg.guard.last_good
         return leg.policy
 

@@ -36,6 +36,6 @@ class Guard(NamedTuple):
         share = min(max((worst - self.slow_from) / SLOW_WITHIN_M, 0.0), 1.0)
         return 1.0 + (SLOWEST - 1.0) * share
 
-    def tripped(self, worst: float) -> bool:
+    def fallback(self, worst: float) -> bool:
         """Whether the last good policy has the vehicle."""
         return not worst <= self.error_limit

@@ -121,6 +121,7 @@ def work(setup: LearnerSetup, console: Console, folder: Path) -> None:
     from lafr_mjx.hil.profile import load_profile
     from lafr_mjx.learner import loop, methods
     from lafr_mjx.learner.loop import Adaptation, OneByOne
+    from lafr_mjx.learner.speed_limit import SpeedLimit
     from lafr_mjx.metrics import flight_metrics
     from lafr_mjx.tasks import load_task
 
@@ -138,24 +139,19 @@ def work(setup: LearnerSetup, console: Console, folder: Path) -> None:
     policy, where = first_policy(spec, task, limits)
     network = network_of(spec.policy)
     console.send({"told": where})
+    leg = leg_of(0, policy, task.path, task.start_clock(start), 8.0, 0, lap_on=False)
+    fastest = fastest_time_scale(leg, profile, start)
+    settings = settings._replace(time_scaling=SpeedLimit(settings.time_scaling, fastest))
     state = loop.start(task, policy, spec.seed, settings, spec.features)
     say("compile")
     warm = Adaptation(task, OneByOne([_OnPaper()], [0]), [state], [settings], sizes=setup.sizes())
     for _ in range(2):  # the second time as all further times, with what came of the first
         warm.step()
-        _no_faster(warm, 0.0)
-
-    def fastest(run: Adaptation) -> float:
-        """At which the profile allows the next reference."""
-        path = batching.row(jax.device_get(run.state.path), 0)
-        leg = leg_of(0, policy, path, task.start_clock(start), 8.0, 0, lap_on=False)
-        return fastest_time_scale(leg, profile, start)
-
     asked = folder / "learner"
     asked.mkdir(exist_ok=True)
     drone = OneByOne([RemotePlant(console, asked, spec.seed, network)], [spec.seed])
     run, frozen = Adaptation(task, drone, [state], [settings], sizes=setup.sizes()), ""
-    console.send({"warm": True, "fastest": fastest(run)})
+    console.send({"warm": True, "fastest": fastest})
     for iteration in range(spec.iterations):
         if frozen:  # one more flight with what is known
             flown = _unlearned(run)
@@ -169,7 +165,6 @@ def work(setup: LearnerSetup, console: Console, folder: Path) -> None:
             if frozen:
                 console.send({"frozen": frozen})
                 run.state = before
-        _no_faster(run, fastest(run))
         record = record_of(flight_metrics(flown.rollout, task, limits), flown, iteration)
         file = asked / f"learned-{iteration:03d}.npz"
         save_policy(file, batching.row(jax.device_get(run.state.policy), 0), network)
@@ -197,15 +192,6 @@ def trouble_with(state: LearnerState, flown: Flown) -> str:
         if not all(np.isfinite(np.asarray(leaf)).all() for leaf in jax.tree.leaves(tree)):
             return f"the {name} has parameters that are not finite"
     return ""
-
-
-def _no_faster(run: Adaptation, fastest: float) -> None:
-    """The next flight no faster than the drone's profile allows."""
-    import jax.numpy as jnp
-
-    pace = run.state.pace
-    allowed = jnp.maximum(pace.time_scale, jnp.float32(fastest))
-    run.state = run.state._replace(pace=pace._replace(time_scale=allowed))
 
 
 def _unlearned(run: Adaptation) -> Flown:

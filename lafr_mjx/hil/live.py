@@ -16,6 +16,8 @@ from rich.live import Live
 from rich.table import Table
 from rich.text import Text
 
+from lafr_mjx.metrics import event_in
+
 if TYPE_CHECKING:
     from collections.abc import Iterator
 
@@ -135,7 +137,7 @@ def _flights(records: list[dict[str, Any]]) -> Table:
     """The flights so far, newest last."""
     table = Table(
         "flight", "time scale", "lap s", "peak m/s", "RMSE m", "peak error m", "predicted m",
-        "bound by", show_edge=False,
+        "bound by", "event", show_edge=False,
     )  # fmt: skip
 
     def figure(value: Any, digits: int) -> str:
@@ -146,7 +148,7 @@ def _flights(records: list[dict[str, Any]]) -> Table:
             str(record["iteration"]), figure(record["time_scale"], 3),
             figure(record["lap_time_s"], 2), figure(record["peak_speed_mps"], 2),
             figure(record["rmse_m"], 3), figure(record["peak_error_m"], 3),
-            figure(record["predicted_peak_error_m"], 3), str(record["bound_by"]),
+            figure(record["predicted_peak_error_m"], 3), str(record["bound_by"]), event_in(record),
         )  # fmt: skip
     return table
 

@@ -111,7 +111,7 @@ class Logic:
             if all(map(math.isfinite, wanted.command.tolist())):
                 command, self._clamped = bounded(wanted.command, self._last_command, profile)
                 # The baseline at its limits is no reason to leave it.
-                self._clamped = self._clamped and wanted.controller == "policy"
+                self._clamped = self._clamped and wanted.controller != "baseline"
                 expires = heard.state_stamp + profile.limits.state_age_s
             else:
                 self._not_finite = True

@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from lafr_mjx.adaptation.adaptation_report import AdaptationReport
+from lafr_mjx.metrics import event_in
 
 if TYPE_CHECKING:
     from lafr_mjx.hil.profile import Profile
@@ -14,7 +15,7 @@ if TYPE_CHECKING:
     from lafr_mjx.tasks import Task
     from lafr_mjx.types import Rollout
 
-COLUMNS = ("flight", "s", "lap s", "peak m/s", "RMSE m", "peak error m", "state age ms")
+COLUMNS = ("flight", "s", "lap s", "peak m/s", "RMSE m", "peak error m", "state age ms", "event")
 
 
 def flight_rows(
@@ -30,6 +31,7 @@ def flight_rows(
                 str(number), f"{figures['flight_time_s']:.2f}", lap,
                 f"{figures['peak_speed_mps']:.2f}", f"{figures['rmse_m']:.3f}",
                 f"{figures['peak_error_m']:.3f}", f"{figures['state_age_ms']:.1f}",
+                event_in(figures),
             )
         )  # fmt: skip
     return COLUMNS, rows
@@ -53,6 +55,8 @@ def flight_figures(rollout: Rollout, task: str | None, profile: Profile) -> dict
         "peak_speed_mps": float(np.linalg.norm(rollout.sensed.velocity, axis=-1).max()),
         "rmse_m": float(np.sqrt(np.mean(error**2))),
         "peak_error_m": float(error.max()),
+        "slow_down_factor": float(np.max(rollout.slow_down)),
+        "fallback": bool(np.any(rollout.fallback)),
         "state_age_ms": age,
     }
 

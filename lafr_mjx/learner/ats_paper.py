@@ -75,11 +75,15 @@ class Paper(NamedTuple):
                 evidence.last.threshold, self,
             )
         )(evidence.ensemble)  # fmt: skip
-        slope = jnp.mean(potential.gradient)
+        slope = self.believed(jnp.mean(potential.gradient), evidence.last)
         bound = jnp.where(slope > 0.0, 0, 1)
         return taken_as_it_is(
             memory, self.update(present, slope), bound, evidence, {"slope": slope}
         )
+
+    def believed(self, slope: Any, last: LastFlight) -> jax.Array:
+        """A flight that was helped has no errors to take a slope of: one step back, at least."""
+        return jnp.where(last.event, jnp.minimum(slope, -self.speed_weight), slope)
 
     def update(self, time_scale: Any, gradient: Any) -> jax.Array:
         """α ← Π[α_min, α_max](α - η_α dJ/dα); a gradient that is not finite changes nothing."""
@@ -118,8 +122,8 @@ class Tangent(NamedTuple):
 def windows(rollout: Rollout, horizon: int = HORIZON, ramp_s: Any = 0.0) -> Windows:
     """Cut one flight into consecutive windows; what is left at its end is dropped.
 
-    A window is usable if the vehicle flew, after the ramp, at all of its ticks. A crash is not
-    seen by the rule as such: only the errors of the windows before it.
+    A window is usable if the vehicle flew, after the ramp and without help, at all of its ticks. A
+    crash is not seen by the rule as such: only the errors of the windows before it.
     """
     count = rollout.command.shape[0] // horizon
 
@@ -130,7 +134,8 @@ def windows(rollout: Rollout, horizon: int = HORIZON, ramp_s: Any = 0.0) -> Wind
     sensed = states.of(rollout.sensed)
     finite = jnp.all(jnp.isfinite(sensed.position + sensed.velocity), axis=-1)
     finite = finite & jnp.all(jnp.isfinite(sensed.rotation), axis=(-2, -1))
-    good = rollout.valid & ~rollout.crashed & (rollout.time >= ramp_s) & finite
+    good = rollout.valid & ~rollout.crashed & ~rollout.assisted & finite
+    good = good & (rollout.time >= ramp_s)
     stamp = cut(rollout.stamp)
     return Windows(
         state=jax.tree.map(cut, sensed),

@@ -65,11 +65,10 @@ class Verified(NamedTuple):
         """Learn from the flown peak error; returns the new memory and the fastest candidate."""
         # The first flight is the base policy's: an error there says nothing about the model.
         first = last.first
-        ratio = jnp.clip((last.error + 0.02) / (last.pace.predicted + 0.02), 0.5, 4.0)
-        ratio = jnp.where(first, 1.0, ratio)
+        ratio = jnp.where(first, 1.0, jnp.clip(last.surprise, 0.5, 4.0))
         worse = jnp.maximum(1.0, ratio)
         inflation = jnp.where(worse > memory.inflation, worse, 0.6 * memory.inflation + 0.4 * worse)
-        violated = (last.error > last.threshold) & ~first
+        violated = last.violation & ~first
         # A small region grows again only far from the limit, as after a change that was overcome.
         far = last.error < 0.5 * self.nominal_limit
         grow = jnp.where(memory.trust > _SETTLING, 1.15, jnp.where(far, 1.5, 1.0))
@@ -90,7 +89,7 @@ class Verified(NamedTuple):
         slower = 1.06 * last.pace.time_scale
         candidate = jnp.maximum(jnp.where(violated, slower, faster), floor)
         # What failed untrained is first learned at its own speed.
-        untrained = first & (last.error > last.threshold)
+        untrained = first & last.violation
         candidate = jnp.where(untrained, last.pace.time_scale, candidate)
         candidate = jnp.clip(candidate, self.fastest, self.slowest)
         return memory._replace(inflation=inflation, trust=trust, floor=floor), candidate
@@ -126,7 +125,8 @@ class Verified(NamedTuple):
         Not the first one, and not after a surprise: then the world has changed, and this speed is
         unproven.
         """
-        return (last.error < self.settle_below) & ~last.first & (memory.inflation < _SURPRISED)
+        well = (last.error < self.settle_below) & jnp.logical_not(last.event)
+        return well & ~last.first & (memory.inflation < _SURPRISED)
 
     def acceptable(self, prediction: Prediction, memory: Memory, last: LastFlight) -> jax.Array:
         """Which time scales [A] the model speaks for; each with its slower neighbour.
@@ -175,7 +175,7 @@ class Verified(NamedTuple):
         index = jnp.argmax(good)
         chosen = new.time_scale[index]
         first = last.first
-        violated = (last.error > last.threshold) & ~first
+        violated = last.violation & ~first
 
         better = (new_here.nominal_error < old_here.nominal_error) & (
             new_here.stressed_error < old_here.stressed_error

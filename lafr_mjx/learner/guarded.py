@@ -56,18 +56,23 @@ class Guarded(NamedTuple):
         worst = jnp.maximum(memory.worst, error)
         own, command = self.policy(memory.policy, sensed, references)
         other, fallback = self.last_good(memory.last_good, sensed, references)
-        command = jnp.where(worst > self.error_limit, fallback, command)
+        after = memory._replace(worst=worst)
+        command = jnp.where(self.fallback(after), fallback, command)
         key = jax.random.fold_in(jax.random.wrap_key_data(self.key), memory.tick)
         command = command + self.dither * DITHER * jax.random.normal(key, (4,))
         limits = self.policy.limits
         command = jnp.clip(command, limits.low, limits.high)
         own, other = self.policy.sent(own, command), self.last_good.sent(other, command)
-        return Memory(own, other, memory.tick + 1, worst), command
+        return after._replace(policy=own, last_good=other, tick=memory.tick + 1), command
 
     def time_scale_factor(self, memory: Memory) -> Any:
         """By how much the reference's clock is to slow down."""
         share = jnp.clip((memory.worst - self.slow_from) / _SLOW_WITHIN_M, 0.0, 1.0)
         return 1.0 + (_SLOWEST - 1.0) * share
+
+    def fallback(self, memory: Memory) -> Any:
+        """Whether the last good policy has the vehicle."""
+        return memory.worst > self.error_limit
 
 
 def surprising_error(expected: Any) -> Any:

@@ -98,23 +98,30 @@ class Progress(NamedTuple):
 
 
 def sensed_peak_error(rollout: Rollout, ramp_s: Any) -> jax.Array:
-    """Peak of ‖p - p_ref‖ after the ramp, from what was sensed, at the samples' own stamps."""
+    """Peak of ‖p - p_ref‖ after the ramp, from what was sensed, at the samples' own stamps.
+
+    Of a flight that the guard had to help the ramp counts, too: what follows the help is calm.
+    """
     late = rollout.time - rollout.stamp
     reference = rollout.reference.position - rollout.reference.velocity * late[:, None]
     error = jnp.linalg.norm(rollout.sensed.position - reference, axis=-1)
-    counted = rollout.valid & ~rollout.crashed & (rollout.time >= ramp_s)
+    counted = rollout.valid & ~rollout.crashed
+    counted = counted & ((rollout.time >= ramp_s) | jnp.any(rollout.assisted))
     peak = jnp.max(jnp.where(counted, error, 0.0))
     return jnp.where(jnp.any(rollout.crashed & rollout.valid), 2.0, peak)
 
 
 def anchors_of(rollout: Rollout, ramp_s: Any) -> Anchors:
-    """Where the drone was in a flight, with the commands that were under way."""
+    """Where the drone was in a flight, with the commands that were under way.
+
+    Not where the guard helped: the policy is not trained for another's states, or a slower clock's.
+    """
     commands = jnp.asarray(rollout.command)
     before = jnp.concatenate([jnp.tile(COMMAND_HOVER, (COMMANDS + 1, 1)), commands[:-1]])
     ticks = commands.shape[0]
     columns = [before[COMMANDS - j : COMMANDS - j + ticks] for j in range(COMMANDS + 1)]
     late = rollout.time - rollout.stamp
-    good = rollout.valid & ~rollout.crashed & (rollout.time >= 0.5 * ramp_s)
+    good = rollout.valid & ~rollout.crashed & ~rollout.assisted & (rollout.time >= 0.5 * ramp_s)
     return Anchors(
         state=states.of(rollout.sensed),
         commands=jnp.stack(columns, axis=1),
@@ -137,7 +144,7 @@ def noise_seen(loss: Any) -> jax.Array:
 class Calibrated(NamedTuple):
     """What a flight taught about the vehicle."""
 
-    flown_error: Any  # m, sensed peak error
+    last: LastFlight
     ensemble: Residual
     window: Transitions
     loss: Any  # of the fit
@@ -155,15 +162,20 @@ def calibrate(
     sizes: Sizes = Sizes(),
 ) -> Calibrated:
     """Fit the residuals to the last flights, and say how fast the next one might be."""
-    flown_error = sensed_peak_error(rollout, task.ramp_s)
+    last = LastFlight(
+        pace=state.pace,
+        error=sensed_peak_error(rollout, task.ramp_s),
+        threshold=_threshold(state.path, task, settings),
+        peak_acceleration=peak_acceleration(state.path),
+        event=jnp.any(rollout.assisted),
+    )
     rows = data.transitions(rollout)
     window = jax.tree.map(
         lambda old, new: jnp.concatenate([new[None], old[:-1]]), state.window, rows
     )
     # Far more error than predicted: the world has changed, and what was recorded before it did
     # would only mislead.
-    surprise = (flown_error + 0.02) / (state.pace.predicted + 0.02)
-    changed = surprise > CHANGE_RATIO  # False for NaN, that is, before any prediction
+    changed = last.surprise > CHANGE_RATIO  # False for NaN, that is, before any prediction
     fresh = window.usable & (~changed | (jnp.arange(WINDOW) == 0)[:, None])
     window = window._replace(usable=fresh)
     all_rows = jax.tree.map(lambda leaf: leaf.reshape((-1, *leaf.shape[2:])), window)
@@ -174,10 +186,8 @@ def calibrate(
         jax.random.split(_key(state, 0), members),
     )  # fmt: skip
     loss = jnp.mean(losses)
-    scaling, fastest = settings.time_scaling.propose(
-        state.scaling, _last(state, flown_error, task, settings)
-    )
-    return Calibrated(flown_error, ensemble, window, loss, noise_seen(loss), scaling, fastest)
+    scaling, fastest = settings.time_scaling.propose(state.scaling, last)
+    return Calibrated(last, ensemble, window, loss, noise_seen(loss), scaling, fastest)
 
 
 def plan_reference(
@@ -188,7 +198,7 @@ def plan_reference(
         task=task.path,
         room=task.room,
         flown=state.path,
-        last=_last(state, calibrated.flown_error, task, settings),
+        last=calibrated.last,
         ensemble=calibrated.ensemble,
         switches=settings.switches,
         limits=state.policy.limits,
@@ -240,9 +250,8 @@ def accelerate(
             _stress(calibrated, settings).times(stress), _key(state, 2),
         )  # fmt: skip
 
-    last = _last(state, calibrated.flown_error, task, settings)
     evidence = Evidence(
-        last=last._replace(threshold=_threshold(path, task, settings)),
+        last=calibrated.last._replace(threshold=_threshold(path, task, settings)),
         rollout=rollout,
         flown=state.policy,
         trained=policy,
@@ -253,7 +262,7 @@ def accelerate(
         switches=settings.switches,
     )
     choice = settings.time_scaling.choose(calibrated.scaling, calibrated.fastest, evidence)
-    fine = calibrated.flown_error < last.threshold
+    fine = ~calibrated.last.violation
     take, keep = partial(jnp.where, choice.use_new_policy), partial(jnp.where, choice.keep_training)
     learned = LearnerState(
         policy=jax.tree.map(take, policy, state.policy),
@@ -268,7 +277,7 @@ def accelerate(
         key=state.key,
     )
     progress = Progress(
-        flown_error=calibrated.flown_error,
+        flown_error=calibrated.last.error,
         residual_loss=calibrated.loss,
         predicted_error=choice.pace.predicted,
         bound_by=choice.bound_by,
@@ -279,13 +288,6 @@ def accelerate(
         notes=choice.notes,
     )
     return learned, progress
-
-
-def _last(
-    state: LearnerState, flown_error: Any, task: TaskRoom, settings: LearnerSettings
-) -> LastFlight:
-    threshold = _threshold(state.path, task, settings)
-    return LastFlight(state.pace, flown_error, threshold, peak_acceleration(state.path))
 
 
 def _threshold(path: Path, task: TaskRoom, settings: LearnerSettings) -> jax.Array:

@@ -233,8 +233,8 @@ def rehearse(task: Task, state: LearnerState, settings: LearnerSettings) -> None
     one, flags, moving = three[:, 0], np.ones(rows, bool), State(three, three, matrix, three)
     asked = Reference(three, three, three, three, matrix, three, one)
     command = np.zeros((*rows, 4), np.float32)
-    flight = Rollout(one, flags, moving, one, command, asked, one, one, one, moving, ~flags,
-                     one, moving, flags, None)  # fmt: skip
+    flight = Rollout(one, flags, moving, one, command, asked, one, one, 1.0 + one, moving, ~flags,
+                     one, moving, flags, None, ~flags)  # fmt: skip
     member = jax.tree.map(lambda leaf: leaf[0], state.ensemble)
     now = ModelState(three, three, matrix)
     commands = np.zeros((*rows, residual.COMMANDS, 4), np.float32)
@@ -332,7 +332,9 @@ def _seen(rollout: Rollout) -> Rollout:
         wanted = FLIGHT_TICKS * (leaf.shape[0] // ticks)
         return np.pad(leaf, [(0, wanted - leaf.shape[0])] + [(0, 0)] * (leaf.ndim - 1))
 
-    return jax.tree.map(fill, rollout._replace(truth=rollout.sensed, diagnostics=None))
+    fallback = np.zeros(ticks, bool) if rollout.fallback is None else rollout.fallback
+    seen = rollout._replace(truth=rollout.sensed, diagnostics=None, fallback=fallback)
+    return jax.tree.map(fill, seen)
 
 
 def _empty_window() -> data.Transitions:

@@ -34,14 +34,26 @@ class LastFlight(NamedTuple):
     """What was asked of the last flight, and what came of it."""
 
     pace: Pace  # at which it was flown
-    error: Any  # m, sensed peak error after the ramp; 2 after a crash
+    error: Any  # m, sensed peak error after the ramp, with an event of all; 2 after a crash
     threshold: Any  # m, E_th: largest error that speeding up may cause
     peak_acceleration: Any  # m/s², of the path at α = 1
+    event: Any = False  # the guard slowed it down, or the last good policy had to take over
 
     @property
     def first(self) -> Any:
         """Whether it was the first: by the base policy, with no prediction."""
         return jnp.isnan(self.pace.predicted)
+
+    @property
+    def violation(self) -> Any:
+        """Whether it speaks against its time scale: too large an error, or only with help."""
+        return ~(self.error <= self.threshold) | self.event
+
+    @property
+    def surprise(self) -> Any:
+        """Flown over predicted error; NaN for the first."""
+        predicted = jnp.where(self.event, self.pace.expected, self.pace.predicted)
+        return (self.error + 0.02) / (predicted + 0.02)
 
 
 class Evidence(NamedTuple):

@@ -119,7 +119,8 @@ def fly(
         error = jnp.linalg.norm(true.position - reference.position)
         lost = (new_state.crash == FLYING) & ((error > limit) | ~jnp.isfinite(error))
         new_state = new_state.replace(crash=jnp.where(lost, ERROR, new_state.crash))
-        slowed = clocks.with_time_scale(clock, time_scale * _slow_down(controller, new_memory))
+        factor, fallback = help_of(controller, new_memory)
+        slowed = clocks.with_time_scale(clock, time_scale * factor)
         new_clock = clocks.advance(slowed, CONTROL_DT)
         rate = clocks.rates(clock)[0]
 
@@ -146,6 +147,7 @@ def fly(
             sample=sampled.state,
             sample_received=sampled.received & valid,
             diagnostics=_diagnose(params, new_state, true),
+            fallback=fallback,
         )
         return carry, record
 
@@ -164,10 +166,11 @@ def fly(
     return state, rollout
 
 
-def _slow_down(controller: Controller, memory: Any) -> Any:
-    """Factor on the time scale that a controller may ask for when it is in trouble."""
-    ask = getattr(controller, "time_scale_factor", None)
-    return 1.0 if ask is None else ask(memory)
+def help_of(controller: Controller, memory: Any) -> tuple[Any, jax.Array]:
+    """What a controller may have when in trouble: a factor on the time scale, and a fallback."""
+    factor = getattr(controller, "time_scale_factor", lambda memory: 1.0)
+    fallback = getattr(controller, "fallback", lambda memory: False)
+    return factor(memory), jnp.asarray(fallback(memory))
 
 
 def _diagnose(params: PlantParams, state: PlantState, true: Any) -> Diagnostics:

@@ -9,6 +9,7 @@ import jax
 import jax.numpy as jnp
 import numpy as np
 
+from lafr_mjx.plant.flight import help_of
 from lafr_mjx.reference import clock as clocks
 from lafr_mjx.reference.flatness import reference_state
 from lafr_mjx.types import COMMAND_HOVER, CONTROL_DT, SAMPLE_DT, Rollout, Sensed
@@ -61,7 +62,7 @@ def fly_steps(
         or 2 m off.
     """
     controller, path, clock = jax.tree.map(jnp.asarray, (controller, path, clock))
-    memory, slow = jax.tree.map(jnp.asarray, controller.start()), clock.time_scale
+    memory, asked = jax.tree.map(jnp.asarray, controller.start()), clock.time_scale
     now = start(np.asarray(_asked(path, clock)[0].position))
     seen = [sense(now)] * (sensing_delay + 1)
     rows: list[Rollout] = []
@@ -71,7 +72,7 @@ def fly_steps(
         late = np.asarray(min(sensing_delay * SAMPLE_DT, tick * CONTROL_DT), np.float32)
         sensed = Sensed(seen[-1 - sensing_delay], np.asarray(time - late), time)
         reference, rate = _asked(path, clock)
-        memory, command, after = _tick(controller, path, memory, clock, slow, sensed)
+        memory, command, after, fallback = _tick(controller, path, memory, clock, asked, sensed)
         off = np.linalg.norm(now.position - np.asarray(reference.position))
         crashed = crashed or not (off < _LOST_M and now.position[2] > _FLOOR_M)
         samples = (now, now) if crashed else step(np.asarray(command, float))
@@ -93,6 +94,7 @@ def fly_steps(
                 sample=_stacked(seen[-2:]),
                 sample_received=np.full(2, not crashed),
                 diagnostics=None,
+                fallback=fallback,
             )
         )
         now, clock = samples[-1], after
@@ -112,9 +114,9 @@ def _asked(path: Path, clock: Clock) -> tuple[Any, Any]:
 
 @jax.jit
 def _tick(
-    controller: Any, path: Path, memory: Any, clock: Clock, slowest: Any, sensed: Sensed
-) -> tuple[Any, Any, Clock]:
-    """One command, and what goes on to the next."""
+    controller: Any, path: Path, memory: Any, clock: Clock, asked: Any, sensed: Sensed
+) -> tuple[Any, Any, Clock, jax.Array]:
+    """One command, what goes on to the next, and whether a fallback gave it."""
     age = sensed.time - sensed.stamp
     wanted = jax.vmap(lambda offset: reference_state(path, *clocks.shifted(clock, offset - age)))(
         controller.preview_s()
@@ -122,9 +124,9 @@ def _tick(
     memory, command = controller(memory, sensed, wanted)
     # A controller's NaN is never sent: the vehicle is told to hover.
     command = jnp.where(jnp.all(jnp.isfinite(command)), command, COMMAND_HOVER)
-    ask = getattr(controller, "time_scale_factor", None)
-    slowed = clocks.with_time_scale(clock, slowest * (1.0 if ask is None else ask(memory)))
-    return memory, command, clocks.advance(slowed, CONTROL_DT)
+    factor, fallback = help_of(controller, memory)
+    slowed = clocks.with_time_scale(clock, asked * factor)
+    return memory, command, clocks.advance(slowed, CONTROL_DT), fallback
 
 
 def _stacked(rows: list[Any]) -> Any:

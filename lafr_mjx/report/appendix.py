@@ -37,10 +37,11 @@ def appendix(runs: Sequence[FlownRun]) -> Section:
         rows.append(
             (what, f"{len(run.records)}", "–" if lap is None else f"{lap:.2f}",
              f"{claims.last(run, 'peak_speed_mps'):.2f}", f"{claims.last(run, 'rmse_m'):.3f}",
-             f"{claims.beyond_threshold(run)}", f"{claims.crashes(run)}", run.written_by or "–")
+             f"{claims.beyond_threshold(run)}", f"{claims.assisted_flights(run)}",
+             f"{claims.crashes(run)}", run.written_by or "–")
         )  # fmt: skip
-    heads = ("command", "flights", "last lap s", "peak m/s", "RMSE m", "> 0.35 m", "crashes",
-             "version")  # fmt: skip
+    heads = ("command", "flights", "last lap s", "peak m/s", "RMSE m",
+             "> 0.35 m or assisted", "assisted", "crashes", "version")  # fmt: skip
     parts: list[Part] = [Table(heads, rows)]
     parts += _configurations(runs)
     parts.append(Table(("software", "version"), list(versions().items()),

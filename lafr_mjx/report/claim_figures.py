@@ -2,7 +2,7 @@
 
 **reproduced**: every run reaches the figure as it is printed, or shows what is said.
 **better**: every run is beyond the figure by more than 3 %.
-**not reproduced**: at least one run is not.
+**not reproduced**: at least one run is not, or only with the help of the guard in its last flight.
 **too short**: the claim is about ten iterations, and there is only a run of fewer.
 **reached**, **missed**: the same of a target of our own.
 **no data**: nothing was flown for it.
@@ -15,6 +15,7 @@ from typing import TYPE_CHECKING, Any, Literal, NamedTuple
 
 import numpy as np
 
+from lafr_mjx.metrics import assisted
 from lafr_mjx.output import counted
 
 if TYPE_CHECKING:
@@ -123,9 +124,16 @@ def crashes(run: FlownRun) -> int:
     return sum(bool(record.get("crashed")) for record in run.records)
 
 
+def assisted_flights(run: FlownRun) -> int:
+    """Flights of a run that did not crash, but only with the help of the guard."""
+    return sum(map(assisted, run.records))
+
+
 def beyond_threshold(run: FlownRun) -> int:
-    """Flights of a run whose peak error passed the threshold."""
-    return sum(figure(record, "peak_error_m") > THRESHOLD_M for record in run.records)
+    """Flights of a run whose peak error passed the threshold, or was kept below by the guard."""
+    return sum(
+        figure(record, "peak_error_m") > THRESHOLD_M or assisted(record) for record in run.records
+    )
 
 
 def pairs(
@@ -140,8 +148,9 @@ def pairs(
 
 
 def safe(verdict: Verdict, group: Sequence[FlownRun]) -> Verdict:
-    """A figure that was reached with a crash on the way is not what the paper reports."""
-    return "not reproduced" if any(crashes(run) for run in group) else verdict
+    """A figure with a crash on the way, or of a flight with help, is not what the paper reports."""
+    bad = any(crashes(run) or assisted(run.records[-1]) for run in group)
+    return "not reproduced" if bad else verdict
 
 
 def long_enough(run: FlownRun) -> bool:
@@ -180,7 +189,8 @@ def sides(pairs: Sequence[tuple[FlownRun, FlownRun]]) -> tuple[list[FlownRun], l
     return [one for one, _ in pairs], [other for _, other in pairs]
 
 
-def with_crashes(group: Sequence[FlownRun]) -> str:
-    """Words about crashes, if there were any."""
-    count = sum(crashes(run) for run in group)
-    return f"; {counted(count, 'crashed flight')}" if count else ""
+def with_events(group: Sequence[FlownRun]) -> str:
+    """Words about crashes and the guard's help, if there were any."""
+    counts = {"crashed flight": crashes, "assisted flight": assisted_flights}
+    numbers = {words: sum(map(count, group)) for words, count in counts.items()}
+    return "".join(f"; {counted(number, words)}" for words, number in numbers.items() if number)

@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 
+from lafr_mjx.metrics import assisted
 from lafr_mjx.output import counted
 from lafr_mjx.report.claim_figures import (
     TEN_ITERATIONS,
@@ -51,7 +52,8 @@ def seconds(evidence: Evidence) -> list[Claim]:
 
 def wind(evidence: Evidence) -> list[Claim]:
     """How far off at most, within ten iterations."""
-    claim = Claim("Wind of 5 m/s", "safety", "no crash, RMSE < 0.35 m, peak > 0.35 m at most once")
+    claim = Claim("Wind of 5 m/s", "safety",
+                  "no crash, RMSE < 0.35 m, peak > 0.35 m or assisted at most once")  # fmt: skip
     runs = [run._replace(records=run.records[:TEN_ITERATIONS])
             for run in _ours(evidence, "figure8", "wind5")]  # fmt: skip
     if not runs:
@@ -79,7 +81,7 @@ def ceilings(evidence: Evidence) -> list[Claim]:
         tops["nominal"][s] > max(tops["payload"][s], tops["propeller"][s])
         and min(tops["payload"][s], tops["propeller"][s]) > tops["combined"][s]
         for s in seeds
-    )
+    ) and not any(assisted(run.records[-1]) for group in groups.values() for run in group)
     text = "; ".join(f"{name} {_each([by[s] for s in seeds], '.1f')}" for name, by in tops.items())
     return [claim.target(f"{text} m/s", ordered)]
 
@@ -93,7 +95,8 @@ def _random_plants(evidence: Evidence, task: str) -> list[Claim]:
     runs = _ours(evidence, task, "randomised")
     topic = f"{len(runs) or ''} random plants, {task}".strip()
     wanted = {
-        "crashes": "none", "flights > 0.35 m": "≤ 1 per run", "last over first speed": "≥ 1.8",
+        "crashes": "none", "flights > 0.35 m or assisted": "≤ 1 per run",
+        "last over first speed": "≥ 1.8, without help in the last",
         "spread of the last 3 laps": "< 5 %",
         "flown over predicted error": "median ≤ 1.4, p90 ≤ 2",
     }  # fmt: skip
@@ -105,16 +108,19 @@ def _random_plants(evidence: Evidence, task: str) -> list[Claim]:
     laps = [last(run, "lap_time_s") for run in runs]
     gains = [last(run, "peak_speed_mps") / max(figure(run.records[0], "peak_speed_mps"), 1e-6)
              for run in runs]  # fmt: skip
+    helped = sum(assisted(run.records[-1]) for run in runs)
     spreads = [_spread([figure(r, "lap_time_s") for r in run.records[-3:]]) for run in runs]
     later = [record for run in runs for record in run.records[1:]]
-    ratios = [figure(r, "peak_error_m") / r["predicted_peak_error_m"] for r in later
-              if r.get("predicted_peak_error_m")] or [np.inf]  # fmt: skip
+    # What the guard kept the error of a flight from, nobody knows.
+    ratios = [np.inf if assisted(r) else figure(r, "peak_error_m") / r["predicted_peak_error_m"]
+              for r in later if r.get("predicted_peak_error_m")] or [np.inf]  # fmt: skip
     median, high = float(np.median(ratios)), float(np.percentile(ratios, 90))
     found = (
         (f"{counted(crashed, 'run')}; laps {min(laps):.2f} to {max(laps):.2f} s", crashed == 0),
         (f"at most {max(beyond)}, {counted(sum(b > 1 for b in beyond), 'run')} with more than 1",
          max(beyond) <= 1),
-        (f"at least {min(gains):.2f}", min(gains) >= 1.8),
+        (f"at least {min(gains):.2f}, {counted(helped, 'last flight')} with help",
+         min(gains) >= 1.8 and not helped),
         (f"at most {max(spreads):.1%}, {counted(sum(s >= 0.05 for s in spreads), 'run')} beyond",
          max(spreads) < 0.05),
         (f"{median:.2f}, {high:.2f}", median <= 1.4 and high <= 2.0),

@@ -11,6 +11,7 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from lafr_mjx.adaptation.adaptation_report import PRINTED
+from lafr_mjx.metrics import assisted, event_in
 from lafr_mjx.output import counted
 from lafr_mjx.report.claim_figures import (
     REACHED,
@@ -31,7 +32,7 @@ from lafr_mjx.report.claim_figures import (
     safe,
     sides,
     spread,
-    with_crashes,
+    with_events,
     within_ten,
     worst_rmse,
 )
@@ -69,7 +70,7 @@ def speed_claims(evidence: Evidence, task: str) -> list[Claim]:
     laps = [last(run, "lap_time_s") for run in group]
     shares = [last(run, "rate_saturation") for run in group]
     thrust = [last(run, "thrust_saturation") for run in group]
-    crash = with_crashes(group)
+    crash = with_events(group)
     return [
         speed.judged(
             f"{spread(starts, '.1f')} → {spread(speeds)} m/s in {spread(seconds, '.0f')} s{crash}",
@@ -117,17 +118,18 @@ def hardware_claims(evidence: Evidence) -> list[Claim]:
             slow = [last(run, "peak_speed_mps") for run in faulty]
             lower = all(b < a for a, b in zip(fast, slow, strict=True))
             ceiling = ceiling.judged(
-                f"{spread(slow)} m/s, intact {spread(fast)} m/s" + with_crashes(faulty),
+                f"{spread(slow)} m/s, intact {spread(fast)} m/s" + with_events(faulty),
                 safe(within_ten(lower, intact + faulty), faulty))  # fmt: skip
         held = [run for run in runs.matching(**ours, scenario=fault, ats="hold")
                 if len(run.records) > 1]  # fmt: skip
         if held:
             drops = [drop(run, 1) for run in held]
+            helped = any(assisted(run.records[1]) for run in held)
             second = [drop(run, 2) for run in held if len(run.records) > 2]
             update = update.judged(
                 f"RMSE {spread(drops, '.1f')} × lower at the same time scale"
                 + (f", {spread(second, '.1f')} × after two" if second else ""),
-                min(drops) >= 2.0)  # fmt: skip
+                min(drops) >= 2.0 and not helped)  # fmt: skip
         claims += [ceiling, update]
     return claims
 
@@ -147,11 +149,12 @@ def inspection_claims(evidence: Evidence) -> list[Claim]:
     misses = [last(run, "landmark_miss_m") for run in group]
     time = time.judged(
         f"{spread(first, '.1f')} → {spread(final)} s, {spread(less, '.0%')} less, on a course of "
-        f"our own (the paper prints none){with_crashes(group)}",
+        f"our own (the paper prints none){with_events(group)}",
         safe(within_ten(judge(less, 0.42, rounding=0.005), group, REACHED), group))  # fmt: skip
     if all("landmark_miss_m" in run.records[-1] for run in group):
-        marks = marks.judged(f"at {spread(misses)} m, {LANDMARK_M} m allowed",
-                             max(misses) <= LANDMARK_M)  # fmt: skip
+        within: Verdict = "reproduced" if max(misses) <= LANDMARK_M else "not reproduced"
+        marks = marks.judged(f"at {spread(misses)} m, {LANDMARK_M} m allowed{with_events(group)}",
+                             safe(within, group))  # fmt: skip
     return [time, marks]
 
 
@@ -213,8 +216,8 @@ def ablation_claims(evidence: Evidence, scenario: str) -> list[Claim]:
     flights = sum(len(run.records) for run in everything)
     most = max(worst, key=lambda method: worst[method])
     return [*claims, claim.judged(
-        f"largest RMSE {worst[most]:.2f} m ({most}); peak error beyond it in {count} of "
-        f"{counted(flights, 'flight')}{with_crashes(everything)}",
+        f"largest RMSE {worst[most]:.2f} m ({most}); peak error beyond it, or assisted, in "
+        f"{count} of {counted(flights, 'flight')}{with_events(everything)}",
         safe(_below(count, everything), everything))]  # fmt: skip
 
 
@@ -232,12 +235,14 @@ def _compared(
     laps = [[last(run, "lap_time_s") for run in side] for side in sides(both)]
     errors = [[last(run, "rmse_m") for run in side] for side in sides(both)]
     over = [sum(beyond_threshold(run) + crashes(run) for run in side) for side in sides(both)]
-    shorter = sum(a < (1.0 - CLEARLY) * b for a, b in zip(*laps, strict=True))
+    # A lap that the guard made longer says nothing, on neither side.
+    alone = [not any(assisted(run.records[-1]) for run in pair) for pair in both]
+    shorter = sum(own and a < (1.0 - CLEARLY) * b for own, a, b in zip(alone, *laps, strict=True))
     return claim.judged(
         f"last lap {spread(laps[0])} against {spread(laps[1])} s, shorter by {CLEARLY:.0%} or "
         f"more in {shorter} of {counted(len(both), 'seed')}; RMSE there "
         f"{spread(errors[0], '.3f')} against {spread(errors[1], '.3f')} m; flights "
-        f"beyond 0.35 m {over[0]} against {over[1]}",
+        f"beyond 0.35 m or assisted {over[0]} against {over[1]}",
         within_ten(shorter == len(both), [run for pair in both for run in pair]),
     )
 
@@ -259,20 +264,20 @@ def wind_claims(evidence: Evidence) -> list[Claim]:
         peaks = sum(beyond_threshold(run) for run in ours)
         flights = sum(len(run.records) for run in ours)
         speed = speed.judged(
-            f"{spread(starts, '.1f')} → {spread(speeds)} m/s{with_crashes(ours)}",
+            f"{spread(starts, '.1f')} → {spread(speeds)} m/s{with_events(ours)}",
             safe(within_ten(judge(speeds, final, rounding=0.05), ours, REACHED), ours))  # fmt: skip
         error = error.judged(
-            f"largest RMSE {spread(worst)} m; peak error beyond it in {peaks} of "
+            f"largest RMSE {spread(worst)} m; peak error beyond it, or assisted, in {peaks} of "
             f"{counted(flights, 'flight')}", safe(_below(peaks, ours), ours))  # fmt: skip
     both = longest_pairs(pairs(runs, {**here, "method": "ours"}, {**here, "method": "baseline"}))
     if both:
         reached = [[max((figure(r, "peak_speed_mps") for r in run.records[:TEN_ITERATIONS]
-                        if not r.get("crashed")), default=0.0) for run in side]
+                        if not event_in(r)), default=0.0) for run in side]
                    for side in sides(both)]  # fmt: skip
         behind = [a - b for a, b in zip(*reached, strict=True)]
         slower = slower.judged(
             f"baseline {spread(reached[1])} m/s, {spread(behind, '.1f')} m/s slower than ours"
-            + with_crashes(sides(both)[1]),
+            + with_events(sides(both)[1]),
             within_ten(min(behind) >= 1.0, [run for pair in both for run in pair]))  # fmt: skip
     return [_first_update(runs, topic, here), speed, error, slower]
 
@@ -288,6 +293,8 @@ def _first_update(runs: Collected, topic: str, here: Mapping[str, Any]) -> Claim
     ours, base = ([figure(run.records[1], "rmse_m") for run in side] for side in sides(both))
     ratios = [b / max(a, 1e-6) for a, b in zip(ours, base, strict=True)]
     verdicts = {judge(ours, 0.06, rounding=0.005, lower=True), judge(ratios, 4.0, rounding=0.5)}
+    if any(assisted(run.records[1]) for run in sides(both)[0]):
+        verdicts.add("not reproduced")
     verdict: Verdict = "not reproduced" if "not reproduced" in verdicts else "reproduced"
     return claim.judged(f"{spread(ours, '.3f')} m, {spread(ratios, '.1f')} × less",
                         "better" if verdicts == {"better"} else verdict)  # fmt: skip

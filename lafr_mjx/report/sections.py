@@ -85,7 +85,7 @@ def ablation(material: Material) -> Section | None:
                  str(sum(claims.crashes(r) for r in group)))
             )  # fmt: skip
     heads = ("scenario", "method", "runs", "last lap s", "peak m/s", "RMSE m, last",
-             "RMSE m, worst", "flights > 0.35 m", "crashes")  # fmt: skip
+             "RMSE m, worst", "> 0.35 m or assisted", "crashes")  # fmt: skip
     return Section("Ablation: which part of the method matters", [
         material.picture("methods", "RMSE and lap of each method",
                          "Figure-8, last flight of each method: bar at the median, a dot for each "
@@ -127,7 +127,7 @@ def anchoring(material: Material) -> Section | None:
     if not rows:
         return None
     heads = ("runs", "anchored against reset", "horizon s", "pairs", "last lap s, anchored",
-             "reset", "change of the lap", "flights > 0.35 m")  # fmt: skip
+             "reset", "change of the lap", "> 0.35 m or assisted")  # fmt: skip
     parts: list[Part] = [
         Paragraph(
             "An anchored training flight starts where the drone was in its last flight; a reset "

@@ -45,7 +45,7 @@ def save_rollout(path: Path, rollout: Rollout, flown: paths.Path | None = None) 
             arrays |= {f"{name}.{key}": np.asarray(x) for key, x in value._asdict().items()}
         elif name == "diagnostics":
             arrays |= {f"{name}.{key}": np.asarray(x) for key, x in _items(value).items()}
-        else:
+        elif value is not None:
             arrays[name] = np.asarray(value)
     odd = [name for name, array in arrays.items() if array.dtype.hasobject]
     if odd:
@@ -73,6 +73,8 @@ def load_rollout(path: Path) -> Rollout:
             if name in _PARTS:
                 part = _PARTS[name]
                 fields[name] = part(*(arrays.pop(f"{name}.{key}") for key in part._fields))
+            elif name == "fallback":  # earlier files do not say
+                fields[name] = arrays.pop(name, None)
             elif name != "diagnostics":
                 fields[name] = arrays.pop(name)
     except KeyError as error:
@@ -150,7 +152,7 @@ def _check(path: Path, rollout: Rollout) -> None:
         rows = 2 * ticks if name in _SAMPLES else ticks
         for key, array in value._asdict().items() if name in _PARTS else [(name, value)]:
             wanted = (rows, *tails.get(key, ()))
-            if name != "diagnostics" and array.shape != wanted:
+            if name != "diagnostics" and array is not None and array.shape != wanted:
                 raise InputError(f"{path}: '{name}' has the shape {array.shape}, not {wanted}")
     for name, array in _items(rollout.diagnostics).items():
         if array.shape[:1] != (ticks,):

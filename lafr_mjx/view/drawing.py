@@ -9,6 +9,8 @@ import matplotlib as mpl
 import numpy as np
 from matplotlib.figure import Figure
 
+from lafr_mjx.metrics import assisted
+
 if TYPE_CHECKING:
     from collections.abc import Iterator, Mapping, Sequence
     from pathlib import Path
@@ -88,6 +90,16 @@ def largest(values: np.ndarray) -> float:
     """Largest finite value, 0 if there is none."""
     finite = values[np.isfinite(values)]
     return float(finite.max()) if len(finite) else 0.0
+
+
+def mark_assisted(
+    axis: Axes, x: np.ndarray, y: np.ndarray, records: Sequence[Mapping[str, Any]], label: str = ""
+) -> None:
+    """A ring around each flight that the guard had to help."""
+    helped = np.array([assisted(record) for record in records])
+    if helped.any():
+        axis.plot(x[helped], y[helped], "o", mfc="none", mec=RED, mew=1.4, ms=10, zorder=5,
+                  label=label or "_")  # fmt: skip
 
 
 def mark_beyond(axis: Axes, number: np.ndarray, values: np.ndarray) -> None:

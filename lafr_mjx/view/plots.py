@@ -31,6 +31,7 @@ from lafr_mjx.view.drawing import (
     joined,
     label_line,
     largest,
+    mark_assisted,
     mark_beyond,
     sliding_mean,
 )
@@ -108,6 +109,7 @@ def plot_progress(
                     number[crashed], values[crashed], "x", color="black", ms=8, mew=1.6,
                     label="crash",
                 )  # fmt: skip
+            mark_assisted(axis, number, values, records, "assisted")
             axis.set_ylabel(label)
             return values
 
@@ -127,7 +129,7 @@ def plot_progress(
         top = max(1.2 * error_threshold, 1.1 * largest(peak), 1.1 * largest(predicted))
         errors.set_ylim(0.0, min(top, 3.0 * error_threshold))
         mark_beyond(errors, number, peak)
-        figure.legend(*errors.get_legend_handles_labels(), loc="outside lower center", ncols=4)
+        figure.legend(*errors.get_legend_handles_labels(), loc="outside lower center", ncols=5)
         axes[1, 0].set_ylim(0.0, 1.15 * largest(rmse) or 1.0)
         for axis in axes[0]:
             # Room around the curve, but no zoom into noise.
@@ -237,6 +239,7 @@ def plot_ats(
                     axis.plot(following, at, "D", color=colour, mec=DARK, mew=0.7, ms=diamond)
             axis.scatter(scales, flown, c=numbers, cmap=colours, norm=norm, s=46, marker="*",
                          edgecolors=DARK, linewidths=0.6, zorder=4)  # fmt: skip
+            mark_assisted(axis, scales, flown, records, "assisted")
             axis.set_title(title)
             axis.set_xlabel("time scale α  (faster →)")
             axis.set_yscale("log")
@@ -252,7 +255,8 @@ def plot_ats(
             Line2D([], [], marker="D", ms=5.5, label="chosen next", **mark),
             Line2D([], [], marker="*", ms=8, label="flown", **mark),
         ]
-        figure.legend(handles=handles, loc="outside upper right", ncols=3)
+        handles += [line for line in axes[0].lines if line.get_label() == "assisted"]
+        figure.legend(handles=handles, loc="outside upper right", ncols=4)
         bar = figure.colorbar(
             ScalarMappable(norm, colours), ax=list(axes), pad=0.02, aspect=28,
             ticks=MaxNLocator(integer=True),

@@ -10,7 +10,17 @@ from matplotlib.colors import LogNorm
 from matplotlib.patches import Circle, FancyArrow
 from matplotlib.ticker import FuncFormatter, LogLocator, MaxNLocator, NullLocator
 
-from lafr_mjx.view.drawing import BLUE, DARK, GREY, ORANGE, RED, array, column, drawn_figure
+from lafr_mjx.view.drawing import (
+    BLUE,
+    DARK,
+    GREY,
+    ORANGE,
+    RED,
+    array,
+    column,
+    drawn_figure,
+    mark_assisted,
+)
 from lafr_mjx.view.tracks import draw_tracks, track_of, view_of
 
 if TYPE_CHECKING:
@@ -74,8 +84,9 @@ def plot_inspection(
                   ("landmark_miss_m", "farthest landmark [m]", course.radius_m))  # fmt: skip
         for axis, (key, label, limit) in zip(lower.subplots(1, 2), panels, strict=True):
             for records in groups:
-                axis.plot(column(records, "iteration"), column(records, key), "o-", color=BLUE,
-                          ms=3.5, lw=1.2, alpha=0.8)  # fmt: skip
+                number, values = column(records, "iteration"), column(records, key)
+                axis.plot(number, values, "o-", color=BLUE, ms=3.5, lw=1.2, alpha=0.8)
+                mark_assisted(axis, number, values, records)
             if limit is not None:
                 axis.axhline(limit, color=RED, ls=(0, (4, 2)), lw=1.2)
             axis.set_ylim(0.0, 1.12 * max(axis.get_ylim()[1], limit or 0.0))

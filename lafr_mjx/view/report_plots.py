@@ -19,6 +19,7 @@ from lafr_mjx.view.drawing import (
     drawn_figure,
     label_line,
     largest,
+    mark_assisted,
 )
 
 if TYPE_CHECKING:
@@ -91,6 +92,8 @@ def _curves(axis: Axes, group: Any, key: str, colour: str, name: str) -> None:
         for row in table:
             axis.plot(number, row, color=colour, lw=0.5, alpha=0.5)
     axis.plot(at, np.nanmedian(seen, axis=0), "o-", color=colour, ms=3.5, label=name)
+    for row, records in zip(table, group, strict=True):
+        mark_assisted(axis, number[: len(records)], row[: len(records)], records)
     crashed = _table(group, "crashed") == 1.0
     if crashed.any():
         axis.plot(np.nonzero(crashed)[1], table[crashed], "x", color="black", ms=7, mew=1.5)

@@ -11,12 +11,12 @@ import numpy as np
 from rig import PROFILE, SimFlight
 
 from lafr_mjx.hil.drone.physics import Physics
-from lafr_mjx.hil.learner import _no_faster
 from lafr_mjx.hil.legs import fastest_time_scale
 from lafr_mjx.hil.modes import Mode, Word
 from lafr_mjx.hil.plant import leg_of
 from lafr_mjx.learner import loop, methods, pretrain
 from lafr_mjx.learner.improve import Sizes
+from lafr_mjx.learner.speed_limit import SpeedLimit
 from lafr_mjx.metrics import flight_metrics
 from lafr_mjx.plant.plant import Plant
 from lafr_mjx.plant.scenario import load_scenario
@@ -98,11 +98,11 @@ def adapted(plant, fastest=0.0):
     limits, start = PROFILE.command.limits, TASK.start_time_scale
     policy, _ = pretrain.base_policy(TASK.path, limits, start, SEED)
     settings, figures = methods.settings_of("ours"), []
+    settings = settings._replace(time_scaling=SpeedLimit(settings.time_scaling, fastest))
     state = loop.start(TASK, policy, SEED, settings)
     run = loop.Adaptation(TASK, loop.OneByOne([plant], [SEED]), [state], [settings], sizes=SIZES)
     for _ in range(ITERATIONS):
         (flown,) = run.step()
-        _no_faster(run, fastest)
         figures.append(flight_metrics(flown.rollout, TASK, limits))
     return figures
 

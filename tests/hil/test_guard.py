@@ -42,9 +42,9 @@ def test_it_is_the_learners_guard():
     for worst in np.linspace(0.0, 0.6, 61):
         expected = float(its.time_scale_factor(guarded.Memory((), (), 0, jnp.float32(worst))))
         assert guard.time_scale_factor(worst) == pytest.approx(expected, abs=1e-5)
-        assert guard.tripped(worst) == bool(worst > 0.5)
+        assert guard.fallback(worst) == bool(worst > 0.5)
     assert (SLOW_WITHIN_M, SLOWEST) == (guarded._SLOW_WITHIN_M, guarded._SLOWEST)
-    assert guard.tripped(float("nan")), "what is not a number is the worst"
+    assert guard.fallback(float("nan")), "what is not a number is the worst"
 
 
 def test_legs_carry_it_through_files(tmp_path):
@@ -87,6 +87,10 @@ def flown(leg, offset, seconds=3.0):
         where = np.asarray(flyer.asked().reference.position)
         commands.append(wanted.command)
         scales.append(float(flyer._clock.time_scale))
+        # Who flies is told, for the recording.
+        far = offset > leg.guard.error_limit if leg.guard else False
+        if flyer.stage == "track":
+            assert wanted.controller == ("fallback" if far and away else "policy")
         stages.append(flyer.stage)
     return flyer, np.array(commands), np.array(scales), stages
 

@@ -27,10 +27,10 @@ def state_record(k, wall=1e9):
                   wall + 0.01 * k, data)  # fmt: skip
 
 
-def tick_record(k, leg=0, wall=1e9):
+def tick_record(k, leg=0, wall=1e9, controller="policy"):
     three, nine = np.arange(3.0) + k, np.eye(3).reshape(-1)
     message = m.message_class(TICK)(
-        m.header(wall + 0.02 * k, k), 50 + 0.02 * k, leg, 0.02 * k, "policy", "policy", True,
+        m.header(wall + 0.02 * k, k), 50 + 0.02 * k, leg, 0.02 * k, "policy", controller, True,
         np.array([9.8, k, 0, 0]), np.zeros(4), 50 + 0.02 * k - 0.004, three, three, nine, three,
         three, three, three, three, nine, three, 9.81, 0.02 * k, 1.0, 0.7, ["TRACKING_SLOW"],
     )  # fmt: skip
@@ -146,9 +146,19 @@ def test_bag_and_spool_give_the_same_rollout(tmp_path):
     assert one.sample_received.all()
     assert np.allclose(one.sample_time, 0.01 * (1 + np.arange(100)), atol=1e-6)
     assert np.allclose(one.sample.position[:, 0], 0.01 * (1 + np.arange(100)))
-    for a, b in zip(one[:-1], two[:-1], strict=True):
+    assert one.diagnostics is two.diagnostics is None
+    for a, b in zip(*(each._replace(diagnostics=0) for each in (one, two)), strict=True):
         pairs = zip(a, b, strict=True) if isinstance(a, tuple) else [(a, b)]
         assert all(np.allclose(x, y, atol=1e-6) for x, y in pairs)
+
+
+@pytest.mark.parametrize("other", ["fallback", "baseline"])
+def test_who_else_than_the_asked_policy_flew_is_in_the_flight(other):
+    names = ["policy"] * 7 + [other] * 3
+    rollout = flights([tick_record(k, controller=name) for k, name in enumerate(names)])[0]
+    np.testing.assert_array_equal(rollout.fallback, [False] * 7 + [True] * 3)
+    whole = flights([tick_record(k, controller=other) for k in range(10)])[0]
+    assert not whole.fallback.any()  # the baseline was asked for
 
 
 def test_gaps_are_not_received(tmp_path):

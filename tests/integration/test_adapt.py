@@ -70,7 +70,8 @@ def test_records_carry_the_promised_keys(finished):
     promised = {
         "iteration", "flight_time_s", "time_scale", "lap_time_s", "reference_lap_s",
         "peak_speed_mps", "rmse_m", "peak_error_m", "rate_saturation", "thrust_saturation",
-        "crashed", "residual_loss", "predicted_peak_error_m", "bound_by", "wall_s",
+        "crashed", "slow_down_factor", "fallback", "residual_loss", "predicted_peak_error_m",
+        "bound_by", "wall_s",
     }  # fmt: skip
     for line in (finished / "iterations.jsonl").read_text().splitlines():
         assert promised <= set(json.loads(line))

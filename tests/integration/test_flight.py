@@ -9,6 +9,7 @@ import pytest
 
 from lafr_mjx import so3
 from lafr_mjx.control.geometric import geometric_controller
+from lafr_mjx.learner.guarded import Guarded
 from lafr_mjx.metrics import flight_metrics
 from lafr_mjx.plant.plant import Plant, PlantRun
 from lafr_mjx.plant.scenario import Scenario, Settings, load_scenario
@@ -217,6 +218,23 @@ def test_a_controllers_nan_is_never_sent(flown, vehicle, task, broken):
     assert np.isfinite(rollout.truth.position).all()
     first = int(np.argmax(rollout.crashed))
     assert error_of(rollout)[first - 1] > 2.0
+
+
+def test_what_the_guard_does_is_recorded(flown, controller, vehicle, task):
+    """From the tick on at which its error is passed; that of a slow clock is one tick later."""
+    slow_from, limit = jnp.float32(0.05), jnp.float32(0.12)
+    key = jax.random.key_data(jax.random.key(0))
+    guarded = Guarded(controller, controller, jnp.float32(0.0), slow_from, limit, key)
+    rollout = flown("wind5", with_controller=guarded)[2]
+    worst = np.maximum.accumulate(error_of(rollout))
+    slow, taken = (int(np.argmax(x)) for x in (rollout.slow_down > 1.0, rollout.fallback))
+    assert worst[slow - 1] == pytest.approx(0.05, abs=0.02)
+    assert worst[taken] == pytest.approx(0.12, abs=0.02)
+    assert rollout.fallback[taken:].all() and 0 < slow < taken
+    figures = flight_metrics(rollout, task, vehicle.limits)
+    assert figures.fallback and figures.slow_down_factor == pytest.approx(2.2, abs=0.9)
+    unguarded = flown("wind5")[2]
+    assert not unguarded.fallback.any() and np.all(unguarded.slow_down == 1.0)
 
 
 # ---------------------------------------------------------------- conditions that change

@@ -2,12 +2,15 @@
 
 import importlib.util
 from pathlib import Path
+from typing import Any
 
+import jax
 import numpy as np
 import pytest
 
 import lafr_mjx as lm
 from lafr_mjx.control.geometric import geometric_controller
+from lafr_mjx.learner.guarded import Guarded
 
 EXAMPLE = Path(__file__).parents[2] / "docs" / "examples" / "point_mass.py"
 VEHICLE = lm.load_vehicle("lafr192")
@@ -23,8 +26,10 @@ def plant():
     return module.PointMass()
 
 
-def flown(plant, *, step=None, **more):
-    controller = geometric_controller(VEHICLE.limits)
+CONTROLLER = geometric_controller(VEHICLE.limits)
+
+
+def flown(plant, *, step=None, controller: Any = CONTROLLER, **more):
     return lm.fly_steps(
         controller, TASK.path, TASK.start_clock(0.8), 4.0, plant.hover_at, step or plant.step,
         **more,
@@ -60,3 +65,16 @@ def test_a_flight_that_leaves_its_path_is_over(plant):
     assert (flight.crashed[first:]).all()
     np.testing.assert_array_equal(flight.truth.position[first], flight.truth.position[-1])
     assert not flight.sample_received[2 * first :].any()
+
+
+def test_what_the_guard_does_is_recorded(plant):
+    assert not flown(plant).fallback.any()
+    key = jax.random.key_data(jax.random.key(0))
+    guarded = Guarded(CONTROLLER, CONTROLLER, 0.0, 0.03, 0.05, key)
+    flight = flown(plant, controller=guarded)
+    error = np.linalg.norm(flight.sensed.position - flight.reference.position, axis=1)
+    worst = np.maximum.accumulate(error)
+    np.testing.assert_array_equal(flight.fallback, worst > 0.05)
+    factor = 1.0 + 2.0 * np.clip((worst - 0.03) / 0.12, 0.0, 1.0)
+    np.testing.assert_allclose(flight.slow_down[1:], factor[:-1], rtol=1e-4)
+    assert flight.fallback.any() and flight.assisted.any()

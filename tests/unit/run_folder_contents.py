@@ -19,7 +19,7 @@ CONFIG = {
 }
 
 
-def rollout(ticks=20, seed=0, diagnostics=None):
+def rollout(ticks=20, seed=0, diagnostics=None, fallback=True):
     rng = np.random.default_rng(seed)
 
     def row(*shape, scale=1):
@@ -34,7 +34,7 @@ def rollout(ticks=20, seed=0, diagnostics=None):
         reference=Reference(row(3), row(3), row(3), row(3), row(3, 3), row(3), row()),
         phase=row(), phase_rate=row(), time_scale=row(), truth=state(), crashed=flags,
         sample_time=row(scale=2), sample=state(2), sample_received=rng.random(2 * ticks) > 0.1,
-        diagnostics=diagnostics,
+        diagnostics=diagnostics, fallback=rng.random(ticks) > 0.5 if fallback else None,
     )  # fmt: skip
 
 

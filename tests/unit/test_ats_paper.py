@@ -13,6 +13,7 @@ from lafr_mjx.control.observation import HISTORY, PREVIEW_S, SIZE, observe
 from lafr_mjx.control.policy import Policy, act
 from lafr_mjx.learner import ats_paper
 from lafr_mjx.learner.ats_paper import Paper, Windows
+from lafr_mjx.learner.time_scaling import LastFlight, Pace
 from lafr_mjx.model import fit_residual, residual
 from lafr_mjx.model.residual import COMMANDS, Residual, Switches
 from lafr_mjx.model.residual_default import Default
@@ -185,6 +186,14 @@ def test_update_descends_and_stays_between_the_limits():
     assert settings.update(1.0, jnp.nan) == pytest.approx(1.0)
 
 
+def test_a_flight_with_an_event_makes_it_step_back():
+    rule, last = Paper(), LastFlight(Pace(1.0, 0.1, 0.1), 0.1, 0.35, 1.7)
+    assert rule.believed(1.0, last) == pytest.approx(1.0)
+    helped = last._replace(event=jnp.bool_(True))
+    assert rule.update(1.0, rule.believed(1.0, helped)) == pytest.approx(1.05)
+    assert rule.believed(-3.0, helped) == pytest.approx(-3.0)
+
+
 def make_rollout(ticks):
     k = np.arange(ticks, dtype=np.float32)
     time = CONTROL_DT * k
@@ -210,3 +219,10 @@ def test_windows_are_cut_in_order_and_marked():
     np.testing.assert_allclose(found.elapsed[3], CONTROL_DT * np.arange(5), atol=1e-6)
     # The ramp lies in the first window, the crash in the fifth.
     np.testing.assert_array_equal(found.usable, [False, True, True, True, False, False])
+    # What is slower than α₀, or another policy's, is no evidence about it.
+    flight = make_rollout(34)
+    slowed = flight._replace(time_scale=jnp.where(jnp.arange(34) > 12, 0.8, 0.5))
+    taken_over = flight._replace(fallback=jnp.arange(34) > 12)
+    for helped in (slowed, taken_over):
+        found = ats_paper.windows(helped, 5, ramp_s=0.07)
+        np.testing.assert_array_equal(found.usable, [False, True, False, False, False, False])

@@ -38,9 +38,10 @@ class AtsState(NamedTuple):
     def memory(self):
         return Memory(*on_device(self)[3:])
 
-    def last(self, error, peak=PEAK_ACCELERATION):
+    def last(self, error, peak=PEAK_ACCELERATION, event=False):
         pace = Pace(*on_device(self)[:3])
-        return LastFlight(pace, *map(jnp.float32, (error, THRESHOLD, peak)))
+        error, threshold, peak = map(jnp.float32, (error, THRESHOLD, peak))
+        return LastFlight(pace, error, threshold, peak, jnp.bool_(event))
 
 
 def propose(state, flown):
@@ -78,10 +79,10 @@ def predicted(time_scale, nominal, stressed=None, saturation=0.0):
 
 def decide(
     state, flown, nominal, stressed=None, saturation=0.0, here: Any = 0.05, old: Any = 0.05,
-    peak=PEAK_ACCELERATION,
+    peak=PEAK_ACCELERATION, event=False,
 ):  # fmt: skip
     """A whole iteration with given predictions at the candidates and where it flew."""
-    last = state.last(flown, peak)
+    last = state.last(flown, peak, event)
     memory, fastest = _propose(LIMITS, state.memory(), last)
     tried = _candidates(LIMITS, fastest, last)
     new = predicted(tried, nominal, stressed, saturation)
@@ -262,6 +263,26 @@ def test_violation_slows_down():
     assert choice.bound_by == ats.BARRIER
     assert float(choice.pace.time_scale) > 0.6 * 1.03
     assert float(choice.memory.floor) == pytest.approx(0.6 * 1.04, rel=1e-5)
+
+
+@pytest.mark.parametrize("nominal", [0.05, 1.0], ids=["all verifies", "nothing verifies"])
+def test_a_flight_that_was_helped_is_a_violation_however_small_its_error(nominal):
+    _, _, choice, _ = decide(remembered(), 0.05, nominal, event=True)
+    assert choice.bound_by == ats.BARRIER
+    assert float(choice.pace.time_scale) > 0.6 * 1.03
+    assert float(choice.memory.floor) == pytest.approx(0.6 * 1.04, rel=1e-5)
+
+
+def test_a_base_policy_that_was_helped_is_first_trained_at_its_own_speed():
+    first = remembered(predicted=float("nan"))
+    _, fastest = _propose(LIMITS, first.memory(), first.last(0.05, event=True))
+    assert float(fastest) == pytest.approx(0.6)
+
+
+def test_the_error_of_a_flight_that_was_helped_is_judged_by_what_was_predicted_for_all_of_it():
+    state = remembered(predicted=0.02)._replace(expected=0.18)
+    assert float(state.last(0.38).surprise) == pytest.approx(10.0)
+    assert float(state.last(0.38, event=True).surprise) == pytest.approx(2.0)
 
 
 def test_stays_when_it_flew_well_and_nothing_verifies():

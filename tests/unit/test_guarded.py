@@ -50,11 +50,14 @@ def sensed(error):
 
 
 def fly(controller, errors):
-    memory, commands, factors = controller.start(), [], []
+    memory, commands, factors, taken = controller.start(), [], [], []
     for error in errors:
         memory, command = controller(memory, sensed(error), references(len(PREVIEW_S)))
         commands.append(np.asarray(command))
         factors.append(float(controller.time_scale_factor(memory)))
+        taken.append(bool(controller.fallback(memory)))
+    # What is said is what is done.
+    assert np.array_equal(taken, np.maximum.accumulate(errors) > controller.error_limit)
     return np.array(commands), np.array(factors)
 
 

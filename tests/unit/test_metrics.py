@@ -2,13 +2,14 @@
 
 from __future__ import annotations
 
+from dataclasses import asdict
 from types import SimpleNamespace
 
 import numpy as np
 import pytest
 from view_runs import flown
 
-from lafr_mjx.metrics import flight_metrics, landmark_miss, lap_time
+from lafr_mjx.metrics import event_in, flight_metrics, landmark_miss, lap_time
 from lafr_mjx.tasks import load_task
 from lafr_mjx.types import CONTROL_DT, CommandLimits
 
@@ -226,3 +227,37 @@ def test_a_crash_before_the_landmarks_is_a_miss():
     assert missed is not None
     assert missed > 0.5
     assert landmark_miss(rollout._replace(crashed=rollout.time > 1.0), task) is None
+
+
+# ---------------------------------------------------------------- events
+
+
+def test_what_the_guard_did_is_a_figure_of_the_flight(figure8):
+    rollout = perfect(figure8, 0.5)
+    figures = flight_metrics(rollout, figure8, LIMITS)
+    assert (figures.slow_down_factor, figures.fallback) == (1.0, False)
+    assert event_in(asdict(figures)) == ""
+    late = rollout.time > 3.0
+    slowed = rollout._replace(time_scale=np.where(late, 2.1, 1.0) * rollout.time_scale)
+    figures = flight_metrics(slowed, figure8, LIMITS)
+    assert figures.slow_down_factor == pytest.approx(2.1) and not figures.fallback
+    assert event_in(asdict(figures)) == "slowed 2.1"
+    figures = flight_metrics(slowed._replace(fallback=late), figure8, LIMITS)
+    assert figures.fallback and event_in(asdict(figures)) == "fallback"
+
+
+def test_what_a_crashed_vehicle_was_told_is_no_event(figure8):
+    """It lies still while the reference goes on: the guard is at its end then."""
+    rollout = perfect(figure8, 0.5)
+    late = rollout.time > 3.0
+    crashed = rollout._replace(
+        crashed=late, fallback=late, time_scale=np.where(late, 3.0, 1.0) * rollout.time_scale
+    )
+    figures = flight_metrics(crashed, figure8, LIMITS)
+    assert (figures.slow_down_factor, figures.fallback) == (1.0, False)
+    assert event_in(asdict(figures)) == "crash"
+
+
+def test_figures_of_earlier_versions_have_no_events():
+    assert event_in({"peak_error_m": 0.1, "crashed": False}) == ""
+    assert event_in({"slow_down_factor": None, "crashed": False}) == ""

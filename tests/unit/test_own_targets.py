@@ -42,13 +42,15 @@ def test_all_that_is_flown_for_them_is_judged():
     [
         (lambda i: {}, None),
         (lambda i: {"crashed": True}, "crashes"),
-        (lambda i: {"peak_error_m": 0.5, "predicted_peak_error_m": 0.4}, "flights > 0.35 m"),
+        (lambda i: {"peak_error_m": 0.5, "predicted_peak_error_m": 0.4},
+         "flights > 0.35 m or assisted"),
+        (lambda i: {"fallback": i == 11}, "last over first speed"),
         (lambda i: {"peak_speed_mps": 4.0}, "last over first speed"),
         (lambda i: {"lap_time_s": 2.5 - 0.1 * i}, "spread of the last 3 laps"),
         (lambda i: {"lap_time_s": None}, "spread of the last 3 laps"),
         (lambda i: {"predicted_peak_error_m": 0.04}, "flown over predicted error"),
     ],
-)
+)  # fmt: skip
 def test_random_plants(change, failing):
     def change_at(i):
         return steady(i) | change(i)

@@ -113,6 +113,53 @@ def test_one_bad_run_is_enough(which, change, topic, words):
 SHORT = [replace(spec, iterations=min(spec.iterations, 3)) for spec in PLAN]
 
 
+def last_assisted(i):
+    return {"slow_down_factor": 2.1} if i == 11 else {}
+
+
+@pytest.mark.parametrize(
+    ("which", "change", "topic", "words"),
+    [
+        (by(task="figure8", scenario="nominal", seed=1, method="ours"), last_assisted,
+         "Figure-8", "peak speed, from the first"),
+        (by(task="figure8", scenario="nominal", seed=1, method="ours"), last_assisted,
+         "Figure-8", "lap of the last flight"),
+        (by(task="figure8", scenario="payload", seed=1, ats="verified"), last_assisted,
+         "Hardware", "payload: ceiling"),
+        (by(task="figure8", scenario="payload", ats="hold"), {"fallback": True},
+         "Hardware", "payload: tracking error after one update"),
+        (by(task="inspection"), last_assisted, "Inspection", "motion time"),
+        (by(task="inspection"), last_assisted, "Inspection", "landmarks passed"),
+        (by(scenario="wind5", method="ours", seed=0, ats="verified"),
+         lambda i: {"slow_down_factor": 1.3 if i == 4 else 1.0}, "Wind of 5 m/s",
+         "tracking error on the way"),
+        (by(scenario="wind5", method="ours", ats="hold"), {"slow_down_factor": 1.3},
+         "Wind of 5 m/s", "RMSE after one update"),
+        # The slower lap of the worse method is not the method's.
+        (by(scenario="wind5", method="lotf", seed=1), last_assisted, "Ablation, wind5",
+         "the full residual"),
+        (by(scenario="wind5", method="lotf", seed=1), {"fallback": True}, "Ablation, wind5",
+         "all methods keep the error"),
+    ],
+)  # fmt: skip
+def test_a_flight_with_the_guards_help_is_not_counted_as_good(which, change, topic, words):
+    def found(changes):
+        (verdict,) = (v for (t, claim), v in verdicts(changes).items()
+                      if t == topic and claim.startswith(words))  # fmt: skip
+        return verdict
+
+    assert found(None) in ("reproduced", "better")
+    assert found({which: change}) == "not reproduced"
+
+
+def test_help_on_the_way_is_told_and_what_was_reached_alone_counts():
+    helped = {by(task="figure8", scenario="nominal", method="ours", ats="verified"):
+              lambda i: {"slow_down_factor": 2.0 if i == 3 else 1.0}}  # fmt: skip
+    found = judged(PAPER, Evidence(collected(PLAN, helped)))
+    (lap,) = (claim for claim in found if (claim.topic, claim.claim) == NOMINAL)
+    assert lap.verdict == "better" and lap.measured.endswith("; 2 assisted flights")
+
+
 def test_a_run_of_three_flights_says_nothing_about_ten():
     slow = {by(ats="verified"): {"peak_speed_mps": 4.0, "lap_time_s": 4.0, "rate_saturation": 0.0}}
     found = verdicts(slow, SHORT)

@@ -177,6 +177,18 @@ def test_crashes_are_marked_and_do_not_squeeze_the_rest(tmp_path, figures):
     assert len(figures["body_rates.png"].axes[0].lines[0].get_ydata()) == steps
 
 
+def test_flights_that_the_guard_helped_are_marked(tmp_path, figures):
+    with RunFolder.create(tmp_path, {}) as folder:
+        for i, more in enumerate(({}, {"slow_down_factor": 2.1}, {"fallback": True}, {})):
+            folder.append_iteration(record(1.0 - 0.1 * i, 0.1 + 0.05 * i, **more))
+        make(folder)
+    for name, x in (("progress.png", [1.0, 2.0]), ("ats.png", [0.9, 0.8])):
+        for axis in figures[name].axes[:2]:
+            (rings,) = (line for line in axis.lines if line.get_label() == "assisted")
+            assert rings.get_xdata() == pytest.approx(x)
+        assert "assisted" in {text.get_text() for text in figures[name].legends[0].get_texts()}
+
+
 def test_nothing_to_draw_and_nowhere_to_draw_to(tmp_path):
     with RunFolder.create(tmp_path, {}) as folder:
         with pytest.raises(InputError, match="nothing to draw"):

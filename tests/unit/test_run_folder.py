@@ -271,6 +271,13 @@ def test_flights_come_back_bit_by_bit(tmp_path, kind):
     assert {"time", "sensed.position", "reference.jerk", "sample.rates"} <= set(names)
 
 
+def test_flights_of_earlier_versions_know_no_fallback(tmp_path):
+    with RunFolder.create(tmp_path, CONFIG) as run:
+        run.save_rollout(0, rollout(fallback=False))
+        assert run.load_rollout(0).fallback is None
+    assert "fallback" not in np.load(tmp_path / "rollouts" / "000.npz").files
+
+
 def test_flights_that_are_damaged_or_something_else_are_refused(tmp_path):
     with RunFolder.create(tmp_path, CONFIG) as run:
         run.save_rollout(0, rollout(4))
@@ -288,6 +295,7 @@ def test_flights_that_are_damaged_or_something_else_are_refused(tmp_path):
             ({"time": np.array([{}], object)}, "cannot be read"),  # a pickle
             ({"truth.position": np.zeros((4, 2))}, "truth"),
             ({"sample_time": np.zeros(4)}, "sample_time"),
+            ({"fallback": np.zeros(3, bool)}, "fallback"),
             ({"other": np.zeros(4)}, "other"),
             ({"diagnostics.not a name": np.zeros(4)}, "bad name"),
             ({"diagnostics.short": np.zeros(3)}, "diagnostics.short"),

@@ -144,9 +144,14 @@ class Fly(RunSpec):
         if not 1 <= self.iterations <= 100:
             raise InputError(f"--iterations {self.iterations}: must be from 1 to 100")
         self.check()
-        for name in ("method", "ats", "features", "reference", "cost", "horizon"):
+        for name in ("method", "ats", "features", "cost", "horizon"):
             if self._fixed and getattr(self, name) != getattr(RunSpec, name):
                 raise InputError(f"--{name} {getattr(self, name)}: fixed flights learn nothing")
+        if self.reference != RunSpec.reference:
+            raise InputError(
+                f"--reference {self.reference}: a drone flies the task's own path (fixed) only: what "
+                f"its profile allows is checked on that path"
+            )
         if not math.isfinite(scale) or not 0.02 <= scale <= 50.0:
             raise InputError(f"--time-scale {scale}: must be a number from 0.02 to 50")
         bridge = self.master is not None and is_bridge(self.master)

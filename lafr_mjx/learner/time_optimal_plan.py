@@ -23,6 +23,7 @@ from lafr_mjx.reference.path import DEGREE, Path, derivatives, lap_s
 from lafr_mjx.reference.splines import cardinal_splines
 
 if TYPE_CHECKING:
+    from lafr_mjx.arrays import Array
     from lafr_mjx.types import Reference
 
 SEGMENTS = 32
@@ -100,7 +101,7 @@ def _basis(*, periodic: bool) -> Basis:
     return Basis(splines, np.stack(orders), harmonics, share)
 
 
-def sample_shares(periodic: Any) -> jax.Array:
+def sample_shares(periodic: Any) -> Array:
     """Where the samples are, as shares of the lap [SAMPLES]."""
     return _chosen(periodic).shares
 
@@ -150,17 +151,17 @@ class _Problem(NamedTuple):
     at_knots: jax.Array  # [4, SAMPLES, 3] of the task's path itself
     moves: jax.Array  # [4, SAMPLES, SEGMENTS] of the harmonics
 
-    def motion(self, move: jax.Array, seconds: Any) -> jax.Array:
+    def motion(self, move: Array, seconds: Any) -> jax.Array:
         """Position, velocity, acceleration and jerk [SAMPLES, 4, 3]."""
         orders = self.at_knots + jnp.einsum("qmk,kd->qmd", self.moves, move)
         return jnp.moveaxis(orders * self._powers(seconds)[:, None, None], 0, 1)
 
-    def limited(self, move: jax.Array, seconds: Any, phase: jax.Array) -> jax.Array:
+    def limited(self, move: Array, seconds: Any, phase: Array) -> jax.Array:
         """Limits g [SAMPLES, G]; all are below zero where the motion is allowed."""
         motion = self.motion(move, seconds)
         return jax.vmap(partial(_limits, self.limits))(motion, *self._around(motion, phase))
 
-    def nearest(self, position: jax.Array, phase: jax.Array) -> jax.Array:
+    def nearest(self, position: Array, phase: Array) -> Array:
         """Phases of the task's path nearest to positions, from phases that are not far off."""
         lap = lap_s(self.task)
         for _ in range(2):
@@ -211,7 +212,7 @@ class _Problem(NamedTuple):
         value = kappa * (log_seconds + 50.0 * self._ahead(move) ** 2) + barrier
         return jnp.where(jnp.all(g < 0.0), value, jnp.inf)
 
-    def _around(self, motion: jax.Array, phase: jax.Array) -> tuple[jax.Array, ...]:
+    def _around(self, motion: Array, phase: Array) -> tuple[Array, ...]:
         """What the limits of each sample refer to: path, radius, force, heading and its rate."""
         there = derivatives(self.task, phase)
         share = phase / lap_s(self.task)
@@ -228,7 +229,7 @@ class _Problem(NamedTuple):
         return jnp.dot(self.at_knots[0, 0] + self.moves[0, 0] @ move - position, along)
 
     @property
-    def _start(self) -> tuple[jax.Array, jax.Array]:
+    def _start(self) -> tuple[Array, Array]:
         there = derivatives(self.task, jnp.zeros(()))
         return there[0, :3], there[1, :3] / jnp.maximum(jnp.linalg.norm(there[1, :3]), 1e-3)
 
@@ -238,12 +239,12 @@ class _Problem(NamedTuple):
 
 def _limits(
     limits: Limits,
-    motion: jax.Array,
-    centre: jax.Array,
-    radius: jax.Array,
-    force: jax.Array,
-    heading: jax.Array,
-    turn: jax.Array,
+    motion: Array,
+    centre: Array,
+    radius: Array,
+    force: Array,
+    heading: Array,
+    turn: Array,
 ) -> jax.Array:
     """Limits [10] of one sample: thrust (2), body rates (6), distance, altitude."""
     position, velocity, acceleration, jerk = motion

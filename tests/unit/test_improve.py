@@ -13,6 +13,7 @@ from lafr_mjx.learner import loop, model_rollout
 from lafr_mjx.learner.improve import (
     Calibrated,
     LearnerSettings,
+    TaskRoom,
     accelerate,
     anchors_of,
     noise_seen,
@@ -95,11 +96,13 @@ class Again(NamedTuple):
 def test_the_last_good_policy_is_one_that_flew_well_without_help(error, event, good):
     settings = LearnerSettings(time_scaling=Again())
     before, flew, new = policy(-0.5), policy(0.5), policy(0.8)
-    state = loop.start(before, 1.0, 0, settings)._replace(policy=flew)
+    task = load_task("figure8")
+    state = loop.start(task, before, 0, settings)._replace(policy=flew)
     last = LastFlight(state.pace, np.float32(error), 0.35, 1.7, np.bool_(event))
     flown: Any = None  # nothing asks the model here
     done = Calibrated(last, state.ensemble, state.window, 1.0, 1.0, (), 1.0)
-    learned, _ = accelerate(state, done, new, flown, flown, 1.5, settings)
+    room = TaskRoom(state.path, task.room(), 1.5)
+    learned, _ = accelerate(state, done, new, flown, state.path, room, settings)
 
     def thrust(of):
         return float(np.asarray(of.network.layers[-1].bias)[0])

@@ -149,8 +149,8 @@ class Fly(RunSpec):
                 raise InputError(f"--{name} {getattr(self, name)}: fixed flights learn nothing")
         if self.reference != RunSpec.reference:
             raise InputError(
-                f"--reference {self.reference}: a drone flies the task's own path (fixed) only: what "
-                f"its profile allows is checked on that path"
+                f"--reference {self.reference}: a drone flies the task's own path only (fixed): "
+                f"what its profile allows is checked on that one"
             )
         if not math.isfinite(scale) or not 0.02 <= scale <= 50.0:
             raise InputError(f"--time-scale {scale}: must be a number from 0.02 to 50")

@@ -16,7 +16,7 @@ class Careful(NamedTuple):
         return ()  # nothing is remembered
 
     def propose(self, memory, last):
-        bad = last.error > 0.5 * last.threshold
+        bad = (last.error > 0.5 * last.threshold) | last.event
         return memory, last.pace.time_scale * jnp.where(bad, 1.0 + self.step, 1.0 - self.step)
 
     def choose(self, memory, fastest, evidence):

@@ -262,7 +262,7 @@ def accelerate(
         switches=settings.switches,
     )
     choice = settings.time_scaling.choose(calibrated.scaling, calibrated.fastest, evidence)
-    fine = ~calibrated.last.violation
+    fine = jnp.logical_not(calibrated.last.violation)
     take, keep = partial(jnp.where, choice.use_new_policy), partial(jnp.where, choice.keep_training)
     learned = LearnerState(
         policy=jax.tree.map(take, policy, state.policy),

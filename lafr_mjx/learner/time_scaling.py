@@ -47,7 +47,7 @@ class LastFlight(NamedTuple):
     @property
     def violation(self) -> Any:
         """Whether it speaks against its time scale: too large an error, or only with help."""
-        return ~(self.error <= self.threshold) | self.event
+        return jnp.logical_not(self.error <= self.threshold) | self.event
 
     @property
     def surprise(self) -> Any:

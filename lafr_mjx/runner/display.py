@@ -14,6 +14,7 @@ from rich.progress import (
 )
 from rich.text import Text
 
+from lafr_mjx.metrics import assisted
 from lafr_mjx.output import counted
 
 if TYPE_CHECKING:
@@ -76,10 +77,12 @@ def run_line(number: int, total: int, name: str, flights: Sequence[Mapping[str, 
     last = flights[-1]
     lap, speed = last.get("lap_time_s"), last.get("peak_speed_mps")
     crashed = sum(bool(flight.get("crashed")) for flight in flights)
+    helped = sum(map(assisted, flights))
     figures = (
         "no lap" if lap is None else f"last lap {lap:.2f} s",
         *(() if speed is None else (f"peak {speed:.2f} m/s",)),
         f"{crashed} of {counted(len(flights), 'flight')} crashed",
+        *((f"{helped} assisted",) if helped else ()),
     )
     return f"{number} of {total}: {name}: {', '.join(figures)}"
 

@@ -11,20 +11,18 @@ from rich.progress import BarColumn, Progress, TextColumn, TimeElapsedColumn
 
 from lafr_mjx.metrics import assisted, event_in
 from lafr_mjx.output import counted
-from lafr_mjx.run_spec import ENGINES
+from lafr_mjx.run_spec import ENGINES, RunSpec
 
 if TYPE_CHECKING:
     from lafr_mjx.adaptation.adaptation_job import AdaptationJob
     from lafr_mjx.runs.run_folder import RunFolder
 
-_HEAD = (
-    f"{'it':>2} {'flown':>5} {'scale':>5} {'lap':>5} {'speed':>5} {'RMSE':>5} {'peak':>5} "
-    f"{'pred.':>5} {'rates':>5} {'bound by':<12} {'took':>5} event"
-)
-_UNITS = (
-    f"{'':>2} {'s':>5} {'':>5} {'s':>5} {'m/s':>5} {'m':>5} {'m':>5} {'m':>5} {'sat.':>5} "
-    f"{'':<12} {'s':>5}"
-)
+_COLUMNS = {
+    "it": ("", 2), "flown": ("s", 5), "scale": ("", 5), "lap": ("s", 5), "speed": ("m/s", 5),
+    "RMSE": ("m", 5), "peak": ("m", 5), "pred.": ("m", 5), "path": ("m", 5), "rates": ("sat.", 5),
+    "bound by": ("", -12), "took": ("s", 5), "event": ("", -5),
+}  # fmt: skip
+"""Units and widths, to the left if negative."""
 
 # Peak speed at the start and the end [m/s], and the last lap [s], that the paper reports.
 PRINTED = {
@@ -75,7 +73,9 @@ class AdaptationReport:
 
     def ready(self, text: str) -> None:
         """What flies first is there."""
-        self.console.print(f"{text}\n\n[bold]{_HEAD}[/bold]\n[dim]{_UNITS}[/dim]")
+        self.console.print(f"{text}\n")
+        self._line(list(_COLUMNS), "bold")
+        self._line([unit for unit, _ in _COLUMNS.values()], "dim")
         for record in self.folder.iterations():
             self._row(record)
 
@@ -115,19 +115,34 @@ class AdaptationReport:
         self.flown_s += record["flight_time_s"]
         lap = record["lap_time_s"]
         predicted = record["predicted_peak_error_m"]
-        self.console.print(
-            f"{record['iteration']:>2} {self.flown_s:>5.1f} {record['time_scale']:>5.3f} "
-            f"{'-' if lap is None else f'{lap:.2f}':>5} {record['peak_speed_mps']:>5.2f} "
-            f"{record['rmse_m']:>5.3f} {record['peak_error_m']:>5.3f} "
-            f"{'-' if predicted is None or predicted != predicted else f'{predicted:.3f}':>5} "
-            f"{record['rate_saturation']:>5.0%} {record['bound_by']:<12} "
-            f"{record['wall_s']:>5.1f} {event_in(record)}".rstrip()
-        )
+        known = predicted is not None and predicted == predicted
+        self._line([
+            str(record["iteration"]), f"{self.flown_s:.1f}", f"{record['time_scale']:.3f}",
+            "-" if lap is None else f"{lap:.2f}", f"{record['peak_speed_mps']:.2f}",
+            f"{record['rmse_m']:.3f}", f"{record['peak_error_m']:.3f}",
+            f"{predicted:.3f}" if known else "-", f"{record['peak_path_distance_m']:.3f}",
+            f"{record['rate_saturation']:.0%}", record["bound_by"], f"{record['wall_s']:.1f}",
+            event_in(record),
+        ])  # fmt: skip
+
+    def _line(self, texts: list[str], style: str | None = None) -> None:
+        """A row of the table; how far from the path matters where the reference leaves it."""
+        cells = [
+            text.ljust(-width) if width < 0 else text.rjust(width)
+            for text, (name, (_, width)) in zip(texts, _COLUMNS.items(), strict=True)
+            if name != "path" or self._moved
+        ]
+        self.console.print(" ".join(cells).rstrip(), style=style, soft_wrap=True)
+
+    @property
+    def _moved(self) -> bool:
+        return self.job.spec.reference != RunSpec.reference
 
     def finish(self, wall_s: float) -> dict[str, Any]:
         """Summary beside the paper's figures, plots; returns the summary."""
         records = self.folder.iterations()
         first, last = records[0], records[-1]
+        far = "peak_path_distance_m" if self._moved else "peak_error_m"
         summary = {
             "task": self.job.task.name,
             "scenario": self.job.scenario.name,
@@ -138,7 +153,7 @@ class AdaptationReport:
             "flight_time_s": sum(r["flight_time_s"] for r in records),
             "crashes": sum(r["crashed"] for r in records),
             "flights_beyond_threshold": sum(
-                r["peak_error_m"] is None or r["peak_error_m"] > self.job.task.error_threshold_m
+                not (r[far] is not None and r[far] <= self.job.task.error_threshold_m)
                 for r in records
             ),
             "assisted_flights": sum(assisted(r) for r in records),
@@ -150,6 +165,7 @@ class AdaptationReport:
             "second_rmse_m": records[1]["rmse_m"] if len(records) > 1 else None,
             "last_rmse_m": last["rmse_m"],
             "last_peak_error_m": last["peak_error_m"],
+            "last_peak_path_distance_m": last["peak_path_distance_m"],
             "last_time_scale": last["time_scale"],
             "wall_s": wall_s,
         }
@@ -171,7 +187,7 @@ class AdaptationReport:
             f"{summary['first_rmse_m']:.3f} → {summary['last_rmse_m']:.3f} m; "
             f"{summary['crashes']} crash{'' if summary['crashes'] == 1 else 'es'}, "
             f"{summary['flights_beyond_threshold']} of {counted(summary['iterations'], 'flight')} "
-            f"beyond {self.job.task.error_threshold_m:g} m"
+            f"beyond {self.job.task.error_threshold_m:g} m{' of the path' if self._moved else ''}"
             + (f", {helped} assisted by the guard." if helped else "."),
             soft_wrap=True,
         )

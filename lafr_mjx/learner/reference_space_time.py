@@ -48,7 +48,7 @@ class SpaceTime(NamedTuple):
 
     def check(self, task: Task) -> None:
         """Refuse what leaves the task's room."""
-        widest = task.error_threshold_m - self.tracking
+        widest = task.error_threshold_m - self.tracking + 1e-9
         for name, low, high in (
             ("tracking", 0.0, task.error_threshold_m),
             ("corridor", 0.0, widest),

@@ -174,3 +174,8 @@ def test_the_last_reference_is_kept_where_nothing_can_be_flown():
 def test_settings_are_leaves():
     one = LearnerSettings(reference=SpaceTime(corridor=0.1))
     assert len(jax.tree.leaves(one)) == len(jax.tree.leaves(LearnerSettings())) + 3
+
+
+@pytest.mark.parametrize("name", TASKS)
+def test_the_usual_settings_suit_the_shipped_tasks(name):
+    SpaceTime().check(load_task(name))

@@ -161,19 +161,15 @@ def plot_faults(path: Path, flown: Mapping[str, Any], held: Mapping[str, Any]) -
     """Speed with altered hardware, and the error of the first flights at one time scale."""
     with drawn_figure(path, (7.6, 3.1)) as (figure, path):
         axes = np.atleast_1d(figure.subplots(1, 2 if held else 1))
-        for name, group in flown.items():
-            _curves(axes[0], group, "peak_speed_mps", SCENARIO_COLOURS.get(name, DARK), name)
-        axes[0].set_title("Adaptation")
-        axes[0].set_ylabel("peak speed [m/s]")
-        axes[0].set_xlabel("iteration")
-        axes[0].set_ylim(bottom=0.0)
-        for name, group in held.items():
-            _curves(axes[-1], group, "rmse_m", SCENARIO_COLOURS.get(name, DARK), name)
-        if held:
-            axes[1].set_title("Same time scale throughout")
-            axes[1].set_ylabel("RMS tracking error [m]")
-            axes[1].set_xlabel("updates")
-            axes[1].set_ylim(bottom=0.0)
+        panels = (
+            (flown, "peak_speed_mps", "Adaptation", "peak speed [m/s]", "iteration"),
+            (held, "rmse_m", "Same time scale throughout", "RMS tracking error [m]", "updates"),
+        )
+        for axis, (groups, key, title, label, below) in zip(axes, panels, strict=False):
+            for name, group in groups.items():
+                _curves(axis, group, key, SCENARIO_COLOURS.get(name, DARK), name)
+            axis.set(title=title, ylabel=label, xlabel=below)
+            axis.set_ylim(bottom=0.0)
         for axis in axes:
             axis.xaxis.set_major_locator(MaxNLocator(integer=True, min_n_ticks=1))
         figure.legend(*axes[0].get_legend_handles_labels(), loc="outside lower center", ncols=4)

@@ -21,7 +21,9 @@ if TYPE_CHECKING:
     from lafr_mjx.control.controller import Controller, Network
     from lafr_mjx.control.policy import Policy
     from lafr_mjx.errors import InputError, RunError
+    from lafr_mjx.learner.cost import Cost
     from lafr_mjx.learner.loop import Plant
+    from lafr_mjx.learner.references import Known, ReferencePlanner
     from lafr_mjx.learner.time_scaling import (
         Choice,
         Evidence,
@@ -81,7 +83,9 @@ _WHERE = {
     "plant.vec3": ("Vec3",),
     "control.controller": ("Controller", "Network"),
     "control.policy": ("Policy",),
+    "learner.cost": ("Cost",),
     "learner.loop": ("Plant",),
+    "learner.references": ("Known", "ReferencePlanner"),
     "learner.time_scaling": (
         "Choice", "Evidence", "LastFlight", "Pace", "TimeScaling", "taken_as_it_is",
     ),
@@ -98,11 +102,11 @@ _MODULES = {name: module for module, names in _WHERE.items() for name in names}
 
 __all__ = [
     "CONTROL_DT", "SAMPLE_DT", "ActuatorPlugin", "AirPlugin", "Choice", "CommandLimits",
-    "CommandPlugin", "Controller", "Evidence", "Flow", "ForcePlugin", "InputError", "LastFlight",
-    "Network", "Pace", "Plant", "Policy", "Reference", "ResidualNetwork", "Rollout", "Run",
-    "RunError", "RunSpec", "SensePlugin", "Sensed", "Setting", "State", "TimeScaling", "Vec3",
-    "Wrench", "ablate", "adapt", "bounds", "fit", "fly", "fly_steps", "hil", "load_scenario",
-    "load_task", "load_vehicle", "part", "taken_as_it_is",
+    "CommandPlugin", "Controller", "Cost", "Evidence", "Flow", "ForcePlugin", "InputError", "Known",
+    "LastFlight", "Network", "Pace", "Plant", "Policy", "Reference", "ReferencePlanner",
+    "ResidualNetwork", "Rollout", "Run", "RunError", "RunSpec", "SensePlugin", "Sensed", "Setting",
+    "State", "TimeScaling", "Vec3", "Wrench", "ablate", "adapt", "bounds", "fit", "fly",
+    "fly_steps", "hil", "load_scenario", "load_task", "load_vehicle", "part", "taken_as_it_is",
 ]  # fmt: skip
 
 

@@ -55,7 +55,8 @@ def adapt(
     """Adapt a policy in flight; returns the run, which is also on the disk.
 
     Parts of the method may be your own, as objects or classes: `ats=Careful(step=0.05)`,
-    `policy=lm.part(MyNetwork, hidden=64)`, `features=MyInputs`, `engine=MyPlant`.
+    `policy=lm.part(MyNetwork, hidden=64)`, `features=MyInputs`, `reference=MyPlanner`,
+    `cost=MyCost`, `engine=MyPlant`.
 
     Examples:
         >>> import lafr_mjx as lm

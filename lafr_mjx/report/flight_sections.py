@@ -161,7 +161,7 @@ def inspection(material: Material) -> Section | None:
                          "Closed tour of three landmarks (circles: within 0.25 m of each) past a "
                          "fan (arrow). Above: the first and the last flight of one run. Below: "
                          "motion time and the largest distance at which a landmark was passed, all "
-                         "runs.", runs)])  # fmt: skip
+                         "runs; a ring: assisted by the guard.", runs)])  # fmt: skip
 
 
 _BOUND_KEYS = ("uniform_ceiling_s", "ctbr_exact_path_s", "rotor_exact_path_s", "ctbr_free_s",

@@ -44,6 +44,8 @@ def learning(material: Material) -> Section | None:
             f"Learning on {words}. Line: median of {count} runs; band: their range; thin: each run."
             if count > 1 else f"Learning on {words}: one run for each method."
         )  # fmt: skip
+        if any(map(claims.assisted_flights, everyone)):
+            caption += " A ring: assisted by the guard."
         parts.append(material.picture(name, f"Learning curves: {words}", caption, everyone))
     return Section("Learning curves", parts) if parts else None
 

@@ -19,7 +19,9 @@ from lafr_mjx.model import data, fit_residual
 from lafr_mjx.model import state as states
 from lafr_mjx.model.fit_residual import FitSettings
 from lafr_mjx.model.residual import COMMANDS, Residual, Switches
-from lafr_mjx.types import COMMAND_HOVER, CONTROL_DT
+from lafr_mjx.model.state import ModelState
+from lafr_mjx.reference.flatness import reference_state
+from lafr_mjx.types import CONTROL_DT
 
 if TYPE_CHECKING:
     from lafr_mjx.control.controller import Learnable
@@ -51,13 +53,14 @@ class TaskLimits(NamedTuple):
 
     error_threshold: Any = 0.35  # m, E_th
     peak_acceleration: Any = 1.7  # m/s², of the path at α = 1
+    slowest: Any = 2.0  # α of the longest flight that the learner takes
 
 
 class LearnerSettings(NamedTuple):
     """Everything that can be varied without a new program."""
 
     switches: Switches = Switches()
-    fit: FitSettings = FitSettings()
+    fit: FitSettings = FitSettings(bootstrap=1.0)
     train: TrainSettings = TrainSettings()
     time_scaling: Any = Verified()  # a `TimeScaling`
     task: TaskLimits = TaskLimits()
@@ -101,19 +104,28 @@ def sensed_peak_error(rollout: Rollout, ramp_s: Any) -> jax.Array:
     return jnp.where(jnp.any(rollout.crashed & rollout.valid), 2.0, peak)
 
 
-def anchors_of(rollout: Rollout, ramp_s: Any) -> Anchors:
-    """Where the drone was in a flight, with the commands that were under way."""
-    commands = jnp.asarray(rollout.command)
-    before = jnp.concatenate([jnp.tile(COMMAND_HOVER, (COMMANDS + 1, 1)), commands[:-1]])
-    ticks = commands.shape[0]
-    columns = [before[COMMANDS - j : COMMANDS - j + ticks] for j in range(COMMANDS + 1)]
+def anchors_of(rollout: Rollout, path: Path, ramp_s: Any) -> Anchors:
+    """How far from its reference the drone was in a flight, and the commands under way."""
     late = rollout.time - rollout.stamp
-    good = rollout.valid & ~rollout.crashed & (rollout.time >= 0.5 * ramp_s)
+    acceleration = jnp.gradient(jnp.asarray(rollout.phase_rate), CONTROL_DT)
+    phase = jnp.asarray(rollout.phase - rollout.phase_rate * late)
+    asked = reference_state(path, phase, rollout.phase_rate - acceleration * late, acceleration)
+    # Of the commands, too, only what differs from the reference's own.
+    own = jnp.concatenate([rollout.reference.thrust[:, None], rollout.reference.rates], axis=-1)
+    extra = jnp.asarray(rollout.command) - own
+    before = jnp.concatenate([jnp.zeros((COMMANDS + 1, 4)), extra[:-1]])
+    ticks = extra.shape[0]
+    columns = [before[COMMANDS - j : COMMANDS - j + ticks] for j in range(COMMANDS + 1)]
+    sensed = states.of(rollout.sensed)
     return Anchors(
-        state=states.of(rollout.sensed),
+        offset=ModelState(
+            sensed.position - asked.position,
+            sensed.velocity - asked.velocity,
+            jnp.swapaxes(asked.rotation, -1, -2) @ sensed.rotation,
+        ),
         commands=jnp.stack(columns, axis=1),
-        phase=jnp.asarray(rollout.phase - rollout.phase_rate * late),
-        usable=good,
+        phase=phase,
+        usable=rollout.valid & ~rollout.crashed & (rollout.time >= 0.5 * ramp_s),
     )
 
 
@@ -195,7 +207,7 @@ def improve_policy(
     )
     policy, _ = rash_bptt.train(
         state.in_training, calibrated.ensemble, settings.switches, path,
-        anchors_of(rollout, ramp_s), train, _key(state, 1),
+        anchors_of(rollout, path, ramp_s), train, _key(state, 1),
         steps=sizes.train_steps, batch=sizes.train_batch, horizon=sizes.horizon,
     )  # fmt: skip
     return policy

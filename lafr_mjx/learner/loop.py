@@ -267,8 +267,19 @@ def check_duration(task: Task) -> None:
 
 
 def flight_seconds(task: Task, time_scale: float) -> float:
-    """Duration of a flight, as far as the learner can take it."""
-    return min(task.flight_s(time_scale), FLIGHT_TICKS * CONTROL_DT)
+    """Duration of a flight.
+
+    Raises:
+        InputError: it is longer than the learner takes; a flight is never cut.
+    """
+    seconds, most = task.flight_s(time_scale), FLIGHT_TICKS * CONTROL_DT
+    if seconds > most + 0.5 * CONTROL_DT:
+        raise InputError(
+            f"task '{task.name}': a flight at time scale {time_scale:.3g} lasts {seconds:.1f} s; a "
+            f"learner takes {most:g} s at most: the rule of time scaling must keep to "
+            f"last.slowest"
+        )
+    return seconds
 
 
 def _guarded(dither: Any, state: LearnerState) -> Guarded:
@@ -300,7 +311,8 @@ _STAGES = {"calibrate": _calibrate, "improve": _improve, "accelerate": _accelera
 
 def _on_task(task: Task, settings: LearnerSettings) -> LearnerSettings:
     """The settings with what the task asks for, as leaves."""
-    limits = TaskLimits(task.error_threshold_m, task.peak_acceleration)
+    slowest = (FLIGHT_TICKS * CONTROL_DT - task.ramp_s) / task.lap_s
+    limits = TaskLimits(task.error_threshold_m, task.peak_acceleration, slowest)
     return jax.tree.map(lambda leaf: np.asarray(leaf, np.float32), settings._replace(task=limits))
 
 

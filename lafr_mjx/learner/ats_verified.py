@@ -168,7 +168,8 @@ class Verified(NamedTuple):
 
         lost = jnp.maximum(best.nominal_error, best.probe_error)[beyond] > _LOST
         saturated = best.saturation[beyond] >= self.saturation_limit
-        bound = jnp.where(saturated, SATURATION, jnp.where(lost, DIVERGENCE, VERIFICATION))
+        # Who has lost the path has all commands at their limits, too.
+        bound = jnp.where(lost, DIVERGENCE, jnp.where(saturated, SATURATION, VERIFICATION))
         at_end = fastest <= 1.001 * self.fastest
         bound = jnp.where(index == 0, jnp.where(at_end, SPEED, TRUST_REGION), bound)
         held = (index <= _HERE) & (fastest == last.pace.time_scale) & ~last.first

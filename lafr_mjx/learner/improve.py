@@ -140,6 +140,26 @@ def noise_seen(loss: Any) -> jax.Array:
     return jnp.clip(jnp.sqrt(loss / perfect), 0.5, 4.0)
 
 
+def unexplained(ensemble: Residual, switches: Switches, rows: Transitions) -> jax.Array:
+    """Acceleration [m/s², one axis] that comes and goes and that the fitted model does not know.
+
+    Gusts, for one. In means over half a second: sensor noise cancels within them, but for that
+    of their ends. Root of the mean square over the stretches of one flight.
+    """
+
+    def error(member: Residual) -> jax.Array:
+        after = fit_residual.one_step(member, switches, rows.now, rows.commands)
+        return (rows.after.velocity - after.velocity) / CONTROL_DT
+
+    errors = jnp.mean(jax.vmap(error)(ensemble), axis=0)
+    size = fit_residual.BLOCK
+    count = rows.usable.shape[0] // size
+    whole = jnp.all(rows.usable[: count * size].reshape((count, size)), axis=1)
+    means = jnp.mean(errors[: count * size].reshape((count, size, 3)), axis=1)
+    total = jnp.sum(jnp.where(whole[:, None], means**2, 0.0))
+    return jnp.sqrt(total / jnp.maximum(3.0 * jnp.sum(whole), 1.0))
+
+
 class Calibrated(NamedTuple):
     """What a flight taught about the vehicle."""
 
@@ -148,6 +168,7 @@ class Calibrated(NamedTuple):
     window: Transitions
     loss: Any  # of the fit
     noise: Any  # times the expected sensor noise
+    wander: Any  # m/s², acceleration that comes and goes
     scaling: Any  # memory of the rule of time scaling
     fastest: Any  # time scale that the policy is trained for
 
@@ -183,7 +204,8 @@ def calibrate(
     scaling, fastest = settings.time_scaling.propose(
         state.scaling, _last(state, flown_error, settings)
     )
-    return Calibrated(flown_error, ensemble, window, loss, noise_seen(loss), scaling, fastest)
+    noise, wander = noise_seen(loss), unexplained(ensemble, settings.switches, rows)
+    return Calibrated(flown_error, ensemble, window, loss, noise, wander, scaling, fastest)
 
 
 def improve_policy(
@@ -276,7 +298,7 @@ def _last(state: LearnerState, flown_error: Any, settings: LearnerSettings) -> L
 def _stress(calibrated: Calibrated, settings: LearnerSettings) -> StressScale:
     """Noise and gusts are expected as they were seen, in training and in verification."""
     scale = settings.train.stress
-    return scale._replace(noise=scale.noise * calibrated.noise)
+    return scale._replace(noise=scale.noise * calibrated.noise, wander=calibrated.wander)
 
 
 def _key(state: LearnerState, stage: int) -> jax.Array:

@@ -33,6 +33,9 @@ _TOLERATED = 2
 _CHUNK = 50
 """Ticks that are flown before it is asked whether all flights are over."""
 
+_KEPT = 1.0 - CONTROL_DT / 0.5
+"""Share of a wandering acceleration that is left after a tick: it changes within half a second."""
+
 _NEAR_LIMIT = 0.98
 
 
@@ -53,7 +56,8 @@ class _Seen(NamedTuple):
 
     peak: jax.Array  # m, after the ramp
     whole: jax.Array  # m, with it
-    saturation: jax.Array  # share of the commands after the ramp
+    saturated: jax.Array  # commands after the ramp that were at a limit
+    counted: jax.Array  # commands after the ramp
 
 
 def predict(
@@ -87,9 +91,10 @@ def predict(
 
     seen = _fly(
         policy, ensemble, switches, path, scales, index.ravel(), ramp_s,
-        jax.tree.map(tiled, vehicles), noise_key, each + 2,
+        jax.tree.map(tiled, vehicles), scale.wander, noise_key, each + 2,
     )  # fmt: skip
-    peak, whole, saturation = (x.reshape((members, count, each + 2)) for x in seen)
+    peak, whole, saturated, counted = (x.reshape((members, count, each + 2)) for x in seen)
+    saturation = saturated / jnp.maximum(counted, 1.0)
     worst = jnp.sort(jnp.moveaxis(peak[:, :, 1:-1], 0, 1).reshape((count, -1)), axis=1)
     return Prediction(
         time_scale=time_scale,
@@ -111,6 +116,7 @@ def _fly(
     index: jax.Array,
     ramp_s: Any,
     vehicles: Stress,
+    wander: Any,
     key: jax.Array,
     repeat: int,
 ) -> _Seen:
@@ -126,15 +132,17 @@ def _fly(
     low, high = policy.limits.low, policy.limits.high
 
     def tick(carry: tuple, now: tuple) -> tuple[tuple, None]:
-        flying, seen = carry
+        flying, push, seen = carry
         wanted, moment, draws = now
         wanted = jax.tree.map(lambda leaf: leaf[index], wanted)
         noise = jnp.tile(draws, (1, count // repeat, 1))
+        push = _KEPT * push + (1.0 - _KEPT**2) ** 0.5 * wander * noise[..., 9:]
+        pushed = vehicles._replace(bias=vehicles.bias + push)
 
         def move(member: Residual, flying: Flying, vehicle: Stress, noise: Any) -> tuple:
             return model_rollout.tick(member, switches, policy, flying, wanted, vehicle, noise)
 
-        moved, command = jax.vmap(move)(ensemble, flying, vehicles, noise)
+        moved, command = jax.vmap(move)(ensemble, flying, pushed, noise[..., :9])
         error = jnp.linalg.norm(flying.state.position - wanted.position[:, 0], axis=-1)
         # What is not finite, or far away, is as bad as it gets.
         error = jnp.where(jnp.isfinite(error), jnp.minimum(error, 10.0), 10.0)
@@ -145,9 +153,10 @@ def _fly(
         seen = _Seen(
             peak=jnp.where(counts, jnp.maximum(seen.peak, error), seen.peak),
             whole=jnp.maximum(seen.whole, error),
-            saturation=seen.saturation + CONTROL_DT / (lasting - ramp_s) * (counts & at_limit),
+            saturated=seen.saturated + (counts & at_limit),
+            counted=seen.counted + counts,
         )
-        return (moved, seen), None
+        return (moved, push, seen), None
 
     def chunk(carry: tuple) -> tuple:
         first, flights = carry
@@ -157,14 +166,16 @@ def _fly(
         shift = moments[:, None, None] + preview
         references = reference_state(path, *clocks.shifted(clock, shift))
         draws = jax.vmap(
-            lambda tick: jax.random.normal(jax.random.fold_in(key, tick), (members, repeat, 9))
+            lambda tick: jax.random.normal(jax.random.fold_in(key, tick), (members, repeat, 12))
         )(ticks)
         flights, _ = jax.lax.scan(tick, flights, (references, moments, draws))
         return first + _CHUNK, flights
 
     zero = jnp.zeros((members, count))
-    carry = (jnp.int32(0), (_hovering(policy, path, members, count), _Seen(zero, zero, zero)))
-    _, (_, seen) = jax.lax.while_loop(lambda c: c[0] * CONTROL_DT < longest, chunk, carry)
+    hovering = _hovering(policy, path, members, count)
+    flights = (hovering, jnp.zeros((members, count, 3)), _Seen(zero, zero, zero, zero))
+    carry = (jnp.int32(0), flights)
+    _, (_, _, seen) = jax.lax.while_loop(lambda c: c[0] * CONTROL_DT < longest, chunk, carry)
     return seen
 
 

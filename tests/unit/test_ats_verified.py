@@ -243,7 +243,7 @@ def test_saturation_is_not_divergence():
 
 
 def test_violation_slows_down():
-    _, _, choice, _ = decide(AtsState(), 0.5, 0.05)
+    _, _, choice, _ = decide(AtsState(predicted=0.5), 0.5, 0.05)
     assert choice.bound_by == ats.BARRIER
     assert float(choice.pace.time_scale) == pytest.approx(0.6 * 1.06, rel=1e-5)
     assert float(choice.memory.refused) == pytest.approx(0.6 * 1.04, rel=1e-5)

@@ -38,6 +38,10 @@ CHANGE_RATIO = 2.5
 """Flown over predicted error beyond which older flights are forgotten."""
 
 
+MOST_WANDER = 0.5
+"""Unexplained acceleration [m/s²] that is expected at most."""
+
+
 class Sizes(NamedTuple):
     """Numbers that set the shape of the program; static."""
 
@@ -144,7 +148,8 @@ def unexplained(ensemble: Residual, switches: Switches, rows: Transitions) -> ja
     """Acceleration [m/s², one axis] that comes and goes and that the fitted model does not know.
 
     Gusts, for one. In means over half a second: sensor noise cancels within them, but for that
-    of their ends. Root of the mean square over the stretches of one flight.
+    of their ends. Root of the mean square over the stretches of one flight; a model that knows
+    next to nothing is not told to expect more than vehicles are stressed by.
     """
 
     def error(member: Residual) -> jax.Array:
@@ -157,7 +162,7 @@ def unexplained(ensemble: Residual, switches: Switches, rows: Transitions) -> ja
     whole = jnp.all(rows.usable[: count * size].reshape((count, size)), axis=1)
     means = jnp.mean(errors[: count * size].reshape((count, size, 3)), axis=1)
     total = jnp.sum(jnp.where(whole[:, None], means**2, 0.0))
-    return jnp.sqrt(total / jnp.maximum(3.0 * jnp.sum(whole), 1.0))
+    return jnp.minimum(jnp.sqrt(total / jnp.maximum(3.0 * jnp.sum(whole), 1.0)), MOST_WANDER)
 
 
 class Calibrated(NamedTuple):

@@ -6,12 +6,18 @@ import jax
 import numpy as np
 import pytest
 
-from lafr_mjx.learner import model_rollout
-from lafr_mjx.learner.improve import anchors_of, noise_seen
+from lafr_mjx import batching
+from lafr_mjx.errors import InputError
+from lafr_mjx.learner import loop, model_rollout
+from lafr_mjx.learner.improve import MOST_WANDER, anchors_of, noise_seen, unexplained
+from lafr_mjx.model import data, residual
+from lafr_mjx.model.residual import COMMANDS, Switches
+from lafr_mjx.model.state import ModelState
 from lafr_mjx.reference import clock as clocks
 from lafr_mjx.reference import splines
 from lafr_mjx.reference.flatness import reference_state
-from lafr_mjx.types import CONTROL_DT, Rollout, State
+from lafr_mjx.tasks import load_task
+from lafr_mjx.types import COMMAND_HOVER, CONTROL_DT, Rollout, State
 
 
 @pytest.mark.parametrize("scale", [0.6, 1.0, 2.0, 3.5])
@@ -29,6 +35,28 @@ def test_noise_is_recovered_from_the_loss_of_a_perfect_model(scale):
 def test_noise_is_never_taken_for_nothing_nor_for_everything():
     assert float(noise_seen(0.0)) == pytest.approx(0.5)
     assert float(noise_seen(1e6)) == pytest.approx(4.0)
+
+
+def test_gusts_are_seen_through_the_noise_of_the_sensors():
+    """A hovering vehicle, pushed by 0.3 m/s² to and fro each second, in twice the usual noise."""
+    rng, rows = np.random.default_rng(1), 748
+    push = (
+        0.3 * np.sign(np.sin(2.0 * np.pi * np.arange(rows + 1) * CONTROL_DT))[:, None] * np.ones(3)
+    )
+    velocity = np.cumsum(push, axis=0) * CONTROL_DT + rng.normal(0.0, 0.04, (rows + 1, 3))
+    still = np.zeros((rows, 3), np.float32)
+    level = np.tile(np.eye(3, dtype=np.float32), (rows, 1, 1))
+    now, after = (ModelState(still, np.float32(v), level) for v in (velocity[:-1], velocity[1:]))
+    hover = np.tile(COMMAND_HOVER, (rows, COMMANDS, 1))
+    flight = data.Transitions(now, hover, now, hover, after, np.ones(rows, bool))
+    knows_nothing = batching.single(Switches(acceleration=0.0, rates=0.0))
+    member = batching.single(residual.create(np.random.default_rng(0), hidden=8))
+    ensemble = jax.tree.map(lambda leaf: leaf[None], member)
+    assert float(unexplained(ensemble, knows_nothing, flight)) == pytest.approx(0.3, rel=0.2)
+    windy = flight._replace(after=after._replace(velocity=after.velocity + 1.0))
+    assert float(unexplained(ensemble, knows_nothing, windy)) == pytest.approx(MOST_WANDER)
+    nothing = flight._replace(usable=np.zeros(rows, bool))
+    assert float(unexplained(ensemble, knows_nothing, nothing)) == 0.0
 
 
 def test_a_drone_on_its_reference_is_no_way_off():
@@ -58,3 +86,10 @@ def test_a_drone_on_its_reference_is_no_way_off():
         off.rotation, np.tile(np.eye(3), (len(off.position), 1, 1)), atol=2e-2
     )
     np.testing.assert_allclose(np.asarray(found.commands)[usable], 0.0, atol=1e-5)
+
+
+def test_a_flight_is_never_cut():
+    task = load_task("figure8")
+    assert loop.flight_seconds(task, 1.5) == pytest.approx(1.5 + 1.5 * task.lap_s)
+    with pytest.raises(InputError, match=r"time scale 1.8 lasts 16.5 s.* 15 s at most"):
+        loop.flight_seconds(task, 1.8)

@@ -7,7 +7,7 @@ flown in the hybrid model first, by nominal and by stressed vehicles, and the mo
 
 The limit is bracketed: the last flight is its slow end, the time scale that was last refused,
 by the model or by a flight, its fast end. Candidates lie in between, so that the bracket becomes
-a quarter in each iteration, down to the resolution. It opens again, slowly by itself (models and
+smaller by a factor in each iteration, down to the resolution. It opens again, slowly by itself (models and
 policies improve), and faster when its fast end is reached.
 
 All branches are masks, so that adaptations can be batched.
@@ -59,7 +59,7 @@ class Verified(NamedTuple):
     saturation_limit: Any = 0.5
     fastest: Any = 0.15  # α_min
     slowest: Any = 2.0  # α_max
-    largest_step: Any = 0.25  # share of α
+    largest_step: Any = 0.3  # share of α
     acceleration_step: Any = 4.0  # m/s², by how much a flight's peak may pass the one before
     resolution: Any = 0.01  # share of α, of the bracket
 
@@ -99,11 +99,11 @@ class Verified(NamedTuple):
         return jnp.clip(memory.inflation - 0.4, 0.6, 1.0)
 
     def candidates(self, fastest: jax.Array, last: LastFlight) -> jax.Array:
-        """[CANDIDATES] evenly from the fastest to the present one, and three slower ones."""
+        """[CANDIDATES] from the fastest to the present one, denser there, and three slower ones."""
         here = jnp.maximum(last.pace.time_scale, fastest)
-        share = jnp.arange(_HERE + 1) / _HERE
+        share = (1.0 - jnp.arange(_HERE + 1) / _HERE) ** 1.5
         slower = here * jnp.array(_SLOWER)
-        tried = jnp.concatenate([fastest * (here / fastest) ** share, slower])
+        tried = jnp.concatenate([here * (fastest / here) ** share, slower])
         return jnp.minimum(tried, jnp.minimum(self.slowest, last.slowest))
 
     def acceptable(self, prediction: Prediction, memory: Memory, last: LastFlight) -> jax.Array:

@@ -111,9 +111,10 @@ def sensed_peak_error(rollout: Rollout, ramp_s: Any) -> jax.Array:
 def anchors_of(rollout: Rollout, path: Path, ramp_s: Any) -> Anchors:
     """How far from its reference the drone was in a flight, and the commands under way."""
     late = rollout.time - rollout.stamp
-    acceleration = jnp.gradient(jnp.asarray(rollout.phase_rate), CONTROL_DT)
-    phase = jnp.asarray(rollout.phase - rollout.phase_rate * late)
-    asked = reference_state(path, phase, rollout.phase_rate - acceleration * late, acceleration)
+    rate = jnp.asarray(rollout.phase_rate)
+    acceleration = jnp.diff(rate, prepend=rate[:1]) / CONTROL_DT  # looks back, not beyond the end
+    phase = jnp.asarray(rollout.phase) - rate * late
+    asked = reference_state(path, phase, rate - acceleration * late, acceleration)
     # Of the commands, too, only what differs from the reference's own.
     own = jnp.concatenate([rollout.reference.thrust[:, None], rollout.reference.rates], axis=-1)
     extra = jnp.asarray(rollout.command) - own
@@ -154,7 +155,7 @@ def unexplained(ensemble: Residual, switches: Switches, rows: Transitions) -> ja
 
     def error(member: Residual) -> jax.Array:
         after = fit_residual.one_step(member, switches, rows.now, rows.commands)
-        return (rows.after.velocity - after.velocity) / CONTROL_DT
+        return jnp.asarray(rows.after.velocity - after.velocity) / CONTROL_DT
 
     errors = jnp.mean(jax.vmap(error)(ensemble), axis=0)
     size = fit_residual.BLOCK

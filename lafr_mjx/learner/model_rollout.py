@@ -46,7 +46,7 @@ class StressScale(NamedTuple):
 
     def times(self, factor: Any) -> StressScale:
         """Differences of another strength; what was seen in flight stays: noise and wander."""
-        return StressScale(*(factor * value for value in self[:4]), *self[4:])
+        return self._make([*(factor * value for value in self[:4]), *self[4:]])
 
 
 SENSOR_NOISE = (0.001, 0.02, 0.002)

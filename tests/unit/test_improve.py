@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import jax
+import jax.numpy as jnp
 import numpy as np
 import pytest
 
@@ -46,16 +47,18 @@ def test_gusts_are_seen_through_the_noise_of_the_sensors():
     velocity = np.cumsum(push, axis=0) * CONTROL_DT + rng.normal(0.0, 0.04, (rows + 1, 3))
     still = np.zeros((rows, 3), np.float32)
     level = np.tile(np.eye(3, dtype=np.float32), (rows, 1, 1))
-    now, after = (ModelState(still, np.float32(v), level) for v in (velocity[:-1], velocity[1:]))
-    hover = np.tile(COMMAND_HOVER, (rows, COMMANDS, 1))
-    flight = data.Transitions(now, hover, now, hover, after, np.ones(rows, bool))
+    now, after = (
+        ModelState(still, v.astype(np.float32), level) for v in (velocity[:-1], velocity[1:])
+    )
+    hover = jnp.tile(COMMAND_HOVER, (rows, COMMANDS, 1))
+    flight = data.Transitions(now, hover, now, hover, after, jnp.ones(rows, bool))
     knows_nothing = batching.single(Switches(acceleration=0.0, rates=0.0))
     member = batching.single(residual.create(np.random.default_rng(0), hidden=8))
     ensemble = jax.tree.map(lambda leaf: leaf[None], member)
     assert float(unexplained(ensemble, knows_nothing, flight)) == pytest.approx(0.3, rel=0.2)
     windy = flight._replace(after=after._replace(velocity=after.velocity + 1.0))
     assert float(unexplained(ensemble, knows_nothing, windy)) == pytest.approx(MOST_WANDER)
-    nothing = flight._replace(usable=np.zeros(rows, bool))
+    nothing = flight._replace(usable=jnp.zeros(rows, bool))
     assert float(unexplained(ensemble, knows_nothing, nothing)) == 0.0
 
 

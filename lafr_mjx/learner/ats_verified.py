@@ -7,8 +7,8 @@ flown in the hybrid model first, by nominal and by stressed vehicles, and the mo
 
 The limit is bracketed: the last flight is its slow end, the time scale that was last refused,
 by the model or by a flight, its fast end. Candidates lie in between, so that the bracket becomes
-smaller by a factor in each iteration, down to the resolution. It opens again, slowly by itself (models and
-policies improve), and faster when its fast end is reached.
+smaller by a factor in each iteration, down to the resolution. It opens again, slowly by itself
+(models and policies improve), and faster when its fast end is reached.
 
 All branches are masks, so that adaptations can be batched.
 """

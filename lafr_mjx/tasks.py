@@ -24,7 +24,6 @@ if TYPE_CHECKING:
 
     from lafr_mjx.types import CommandLimits
 
-MIN_FLIGHT_S = 8.0
 MIN_ALTITUDE_M = 0.3
 MIN_THRUST = 1.0
 """Below this specific force [m/s²] the attitude that a path asks for is ill defined."""
@@ -119,7 +118,7 @@ class Task:
 
     def flight_s(self, time_scale: float) -> float:
         """Duration of a flight at a time scale: the ramp and one lap, 8 s at least."""
-        return max(MIN_FLIGHT_S, self.ramp_s + time_scale * self.lap_s)
+        return float(clocks.flight_s(time_scale, self.lap_s, self.ramp_s))
 
     def start_clock(self, time_scale: float | None = None) -> clocks.Clock:
         """Clock at the start of a flight, by default at the task's first time scale."""

@@ -71,7 +71,7 @@ def unlearned_record(
 
     figures = asdict(flight_metrics(rollout, task, profile.command.limits))
     nothing = dict.fromkeys(("residual_loss", "predicted_peak_error_m", "inflation",
-                             "trust_region"))  # fmt: skip
+                             "refused_time_scale"))  # fmt: skip
     lists = ("candidates", "candidate_nominal_errors_m", "candidate_stressed_errors_m")
     return {
         "iteration": number,

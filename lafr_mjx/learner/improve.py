@@ -21,8 +21,10 @@ from lafr_mjx.model import data, fit_residual
 from lafr_mjx.model import state as states
 from lafr_mjx.model.fit_residual import FitSettings
 from lafr_mjx.model.residual import COMMANDS, Residual, Switches
+from lafr_mjx.model.state import ModelState
+from lafr_mjx.reference.flatness import reference_state
 from lafr_mjx.reference.path import peak_acceleration
-from lafr_mjx.types import COMMAND_HOVER, CONTROL_DT
+from lafr_mjx.types import CONTROL_DT
 
 if TYPE_CHECKING:
     from lafr_mjx.control.controller import Learnable
@@ -39,6 +41,10 @@ CHANGE_RATIO = 2.5
 """Flown over predicted error beyond which older flights are forgotten."""
 
 
+MOST_WANDER = 0.5
+"""Unexplained acceleration [m/s²] that is expected at most."""
+
+
 class Sizes(NamedTuple):
     """Numbers that set the shape of the program; static."""
 
@@ -53,11 +59,10 @@ class LearnerSettings(NamedTuple):
     """Everything that can be varied without a new program."""
 
     switches: Switches = Switches()
-    fit: FitSettings = FitSettings()
+    fit: FitSettings = FitSettings(bootstrap=1.0)
     train: TrainSettings = TrainSettings()
     time_scaling: Any = Verified()  # a `TimeScaling`
     reference: Any = Fixed()  # a `ReferencePlanner`
-    error_threshold: Any = 0.35  # m, E_th of the task
 
 
 class TaskRoom(NamedTuple):
@@ -66,6 +71,8 @@ class TaskRoom(NamedTuple):
     path: Path
     room: Any  # [K] m, how far from it a vehicle may be, at K equal shares of its lap
     ramp_s: Any
+    error_threshold: Any  # m, E_th
+    slowest: Any  # α of the longest flight that the learner takes
 
 
 class LearnerState(NamedTuple):
@@ -111,22 +118,32 @@ def sensed_peak_error(rollout: Rollout, ramp_s: Any) -> jax.Array:
     return jnp.where(jnp.any(rollout.crashed & rollout.valid), 2.0, peak)
 
 
-def anchors_of(rollout: Rollout, ramp_s: Any) -> Anchors:
-    """Where the drone was in a flight, with the commands that were under way.
+def anchors_of(rollout: Rollout, path: Path, ramp_s: Any) -> Anchors:
+    """How far from its reference the drone was in a flight, and the commands under way.
 
     Not where the guard helped: the policy is not trained for another's states, or a slower clock's.
     """
-    commands = jnp.asarray(rollout.command)
-    before = jnp.concatenate([jnp.tile(COMMAND_HOVER, (COMMANDS + 1, 1)), commands[:-1]])
-    ticks = commands.shape[0]
-    columns = [before[COMMANDS - j : COMMANDS - j + ticks] for j in range(COMMANDS + 1)]
     late = rollout.time - rollout.stamp
-    good = rollout.valid & ~rollout.crashed & ~rollout.assisted & (rollout.time >= 0.5 * ramp_s)
+    rate = jnp.asarray(rollout.phase_rate)
+    acceleration = jnp.diff(rate, prepend=rate[:1]) / CONTROL_DT  # looks back, not beyond the end
+    phase = jnp.asarray(rollout.phase) - rate * late
+    asked = reference_state(path, phase, rate - acceleration * late, acceleration)
+    # Of the commands, too, only what differs from the reference's own.
+    own = jnp.concatenate([rollout.reference.thrust[:, None], rollout.reference.rates], axis=-1)
+    extra = jnp.asarray(rollout.command) - own
+    before = jnp.concatenate([jnp.zeros((COMMANDS + 1, 4)), extra[:-1]])
+    ticks = extra.shape[0]
+    columns = [before[COMMANDS - j : COMMANDS - j + ticks] for j in range(COMMANDS + 1)]
+    sensed, good = states.of(rollout.sensed), rollout.valid & ~rollout.crashed
     return Anchors(
-        state=states.of(rollout.sensed),
+        offset=ModelState(
+            sensed.position - asked.position,
+            sensed.velocity - asked.velocity,
+            jnp.swapaxes(asked.rotation, -1, -2) @ sensed.rotation,
+        ),
         commands=jnp.stack(columns, axis=1),
-        phase=jnp.asarray(rollout.phase - rollout.phase_rate * late),
-        usable=good,
+        phase=phase,
+        usable=good & ~rollout.assisted & (rollout.time >= 0.5 * ramp_s),
     )
 
 
@@ -141,6 +158,27 @@ def noise_seen(loss: Any) -> jax.Array:
     return jnp.clip(jnp.sqrt(loss / perfect), 0.5, 4.0)
 
 
+def unexplained(ensemble: Residual, switches: Switches, rows: Transitions) -> jax.Array:
+    """Acceleration [m/s², one axis] that comes and goes and that the fitted model does not know.
+
+    Gusts, for one. In means over half a second: sensor noise cancels within them, but for that
+    of their ends. Root of the mean square over the stretches of one flight; a model that knows
+    next to nothing is not told to expect more than vehicles are stressed by.
+    """
+
+    def error(member: Residual) -> jax.Array:
+        after = fit_residual.one_step(member, switches, rows.now, rows.commands)
+        return jnp.asarray(rows.after.velocity - after.velocity) / CONTROL_DT
+
+    errors = jnp.mean(jax.vmap(error)(ensemble), axis=0)
+    size = fit_residual.BLOCK
+    count = rows.usable.shape[0] // size
+    whole = jnp.all(rows.usable[: count * size].reshape((count, size)), axis=1)
+    means = jnp.mean(errors[: count * size].reshape((count, size, 3)), axis=1)
+    total = jnp.sum(jnp.where(whole[:, None], means**2, 0.0))
+    return jnp.minimum(jnp.sqrt(total / jnp.maximum(3.0 * jnp.sum(whole), 1.0)), MOST_WANDER)
+
+
 class Calibrated(NamedTuple):
     """What a flight taught about the vehicle."""
 
@@ -149,6 +187,7 @@ class Calibrated(NamedTuple):
     window: Transitions
     loss: Any  # of the fit
     noise: Any  # times the expected sensor noise
+    wander: Any  # m/s², acceleration that comes and goes
     scaling: Any  # memory of the rule of time scaling
     fastest: Any  # time scale that the policy is trained for
 
@@ -165,8 +204,9 @@ def calibrate(
     last = LastFlight(
         pace=state.pace,
         error=sensed_peak_error(rollout, task.ramp_s),
-        threshold=_threshold(state.path, task, settings),
+        threshold=_threshold(state.path, task),
         peak_acceleration=peak_acceleration(state.path),
+        slowest=task.slowest,
         event=jnp.any(rollout.assisted),
     )
     rows = data.transitions(rollout)
@@ -187,7 +227,8 @@ def calibrate(
     )  # fmt: skip
     loss = jnp.mean(losses)
     scaling, fastest = settings.time_scaling.propose(state.scaling, last)
-    return Calibrated(last, ensemble, window, loss, noise_seen(loss), scaling, fastest)
+    noise, wander = noise_seen(loss), unexplained(ensemble, settings.switches, rows)
+    return Calibrated(last, ensemble, window, loss, noise, wander, scaling, fastest)
 
 
 def plan_reference(
@@ -227,7 +268,7 @@ def improve_policy(
     )
     policy, _ = rash_bptt.train(
         state.in_training, calibrated.ensemble, settings.switches, path,
-        anchors_of(rollout, ramp_s), train, _key(state, 1),
+        anchors_of(rollout, state.path, ramp_s), train, _key(state, 1),
         steps=sizes.train_steps, batch=sizes.train_batch, horizon=sizes.horizon,
     )  # fmt: skip
     return policy
@@ -251,7 +292,7 @@ def accelerate(
         )  # fmt: skip
 
     evidence = Evidence(
-        last=calibrated.last._replace(threshold=_threshold(path, task, settings)),
+        last=calibrated.last._replace(threshold=_threshold(path, task)),
         rollout=rollout,
         flown=state.policy,
         trained=policy,
@@ -290,15 +331,15 @@ def accelerate(
     return learned, progress
 
 
-def _threshold(path: Path, task: TaskRoom, settings: LearnerSettings) -> jax.Array:
+def _threshold(path: Path, task: TaskRoom) -> jax.Array:
     """Largest error that keeps a vehicle as near to the task's path as it must be."""
-    return settings.error_threshold - references.deviation(path, task.path)
+    return task.error_threshold - references.deviation(path, task.path)
 
 
 def _stress(calibrated: Calibrated, settings: LearnerSettings) -> StressScale:
     """Noise and gusts are expected as they were seen, in training and in verification."""
     scale = settings.train.stress
-    return scale._replace(noise=scale.noise * calibrated.noise)
+    return scale._replace(noise=scale.noise * calibrated.noise, wander=calibrated.wander)
 
 
 def _key(state: LearnerState, stage: int) -> jax.Array:

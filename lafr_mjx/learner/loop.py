@@ -134,7 +134,7 @@ class Adaptation:
         compilation_cache.enable()
         self.task, self.plants = task, plants
         self.state = batching.stacked(states)
-        self._settings = batching.stacked([_on_task(task, one) for one in settings])
+        self._settings = batching.stacked([_leaves(one) for one in settings])
         self._outcomes = settings[0].time_scaling.outcomes
         self._sizes, self._devices = sizes, devices
         self._started = 0.0
@@ -253,7 +253,7 @@ def rehearse(task: Task, state: LearnerState, settings: LearnerSettings) -> None
             done = (*done, function(shared, (*run, *done), **sizes))
         return done[-1]
 
-    learned, _ = jax.eval_shape(learn, state, _on_task(task, settings), _asked(task))
+    learned, _ = jax.eval_shape(learn, state, _leaves(settings), _asked(task))
     before, after = (jax.tree.map(jnp.shape, each.scaling) for each in (state, learned))
     if before != after:
         raise InputError(f"its memory has the shapes {before} at the start and {after} later")
@@ -271,8 +271,19 @@ def check_duration(task: Task) -> None:
 
 
 def flight_seconds(task: Task, time_scale: float) -> float:
-    """Duration of a flight, as far as the learner can take it."""
-    return min(task.flight_s(time_scale), FLIGHT_TICKS * CONTROL_DT)
+    """Duration of a flight.
+
+    Raises:
+        InputError: it is longer than the learner takes; a flight is never cut.
+    """
+    seconds, most = task.flight_s(time_scale), FLIGHT_TICKS * CONTROL_DT
+    if seconds > most + 0.5 * CONTROL_DT:
+        raise InputError(
+            f"task '{task.name}': a flight at time scale {time_scale:.3g} lasts {seconds:.1f} s; a "
+            f"learner takes {most:g} s at most: the rule of time scaling must keep to "
+            f"last.slowest"
+        )
+    return seconds
 
 
 def _guarded(dither: Any, state: LearnerState) -> Guarded:
@@ -311,12 +322,13 @@ _SIZED = ("calibrate", "improve")
 
 
 def _asked(task: Task) -> TaskRoom:
-    return TaskRoom(*batching.single((task.path, task.room(), task.ramp_s)))
+    slowest = (FLIGHT_TICKS * CONTROL_DT - task.ramp_s) / task.lap_s
+    return TaskRoom(
+        *batching.single((task.path, task.room(), task.ramp_s, task.error_threshold_m, slowest))
+    )
 
 
-def _on_task(task: Task, settings: LearnerSettings) -> LearnerSettings:
-    """The settings with what the task asks for, as leaves."""
-    settings = settings._replace(error_threshold=task.error_threshold_m)
+def _leaves(settings: LearnerSettings) -> LearnerSettings:
     return jax.tree.map(lambda leaf: np.asarray(leaf, np.float32), settings)
 
 

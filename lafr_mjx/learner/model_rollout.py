@@ -42,10 +42,11 @@ class StressScale(NamedTuple):
     rate_gain: Any = 0.08
     extra_delay: Any = 1.0  # control intervals, uniform from 0
     noise: Any = 1.0
+    wander: Any = 0.0  # m/s², of an acceleration that comes and goes, in verification
 
     def times(self, factor: Any) -> StressScale:
-        """Differences of another strength; the noise stays."""
-        return StressScale(*(factor * value for value in self[:-1]), noise=self.noise)
+        """Differences of another strength; what was seen in flight stays: noise and wander."""
+        return self._make([*(factor * value for value in self[:4]), *self[4:]])
 
 
 SENSOR_NOISE = (0.001, 0.02, 0.002)

@@ -1,8 +1,8 @@
 """RASH-BPTT: improve the policy by differentiating through short flights in the hybrid model.
 
-Flights start from where the drone really was (anchored) or at the reference (standard BPTT),
-both perturbed alike. Each flight uses one member of the ensemble of residuals, so that an
-ensemble costs no more than one.
+Flights start as far from the reference as the drone really was (anchored) or at the reference
+(standard BPTT), both perturbed alike. Each flight uses one member of the ensemble of residuals, so
+that an ensemble costs no more than one.
 """
 
 from __future__ import annotations
@@ -32,10 +32,15 @@ if TYPE_CHECKING:
 
 
 class Anchors(NamedTuple):
-    """Where the drone really was: N recorded moments."""
+    """How far the drone really was from its reference: N recorded moments.
 
-    state: ModelState  # [N, ...]
-    commands: jax.Array  # [N, COMMANDS + 1, 4] newest first, before the moment's own command
+    Offsets from the reference, not states: training flies another time scale than the one that
+    was recorded, and a recorded velocity would be off by as much.
+    """
+
+    offset: ModelState  # [N, ...] position and velocity less the reference's; R_refᵀ R
+    commands: jax.Array  # [N, COMMANDS + 1, 4] newest first, before the moment's own command, less
+    # what an ideal vehicle on the reference would have been given
     phase: jax.Array  # [N] s
     usable: jax.Array  # [N] bool
 
@@ -173,17 +178,21 @@ def _flights(
     anchored = anchored & jnp.any(anchors.usable)
     phase = jnp.where(anchored, anchors.phase[index], lap * jax.random.uniform(keys[3], (count,)))
     at_reference, past = _on_reference(path, phase, scale)
-    state = jax.tree.map(
-        lambda real, ideal: jnp.where(_like(anchored, ideal), real[index], ideal),
-        anchors.state,
-        at_reference,
+    none = ModelState(jnp.zeros(3), jnp.zeros(3), jnp.eye(3))
+    offset = jax.tree.map(
+        lambda real, no: jnp.where(_like(anchored, real[index]), real[index], no),
+        anchors.offset,
+        none,
     )
-    commands = jnp.where(anchored[:, None, None], anchors.commands[index], past)
+    commands = past + jnp.where(anchored[:, None, None], anchors.commands[index], 0.0)
+    turn = so3.exp(settings.tilt_spread * jax.random.normal(keys[6], (count, 3)))
     state = ModelState(
-        state.position + settings.position_spread * jax.random.normal(keys[4], (count, 3)),
-        state.velocity + settings.velocity_spread * jax.random.normal(keys[5], (count, 3)),
-        state.rotation @ so3.exp(settings.tilt_spread * jax.random.normal(keys[6], (count, 3))),
-    )
+        at_reference.position + offset.position
+        + settings.position_spread * jax.random.normal(keys[4], (count, 3)),
+        at_reference.velocity + offset.velocity
+        + settings.velocity_spread * jax.random.normal(keys[5], (count, 3)),
+        at_reference.rotation @ offset.rotation @ turn,
+    )  # fmt: skip
     phases = phase[None, :, None] + moments[:, None, :] / scale[None, :, None]
     rate = jnp.broadcast_to(1.0 / scale[None, :, None], phases.shape)
     references = reference_state(path, phases, rate)  # [H, count, P, ...]

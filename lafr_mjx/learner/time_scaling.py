@@ -37,6 +37,7 @@ class LastFlight(NamedTuple):
     error: Any  # m, sensed peak error after the ramp, with an event of all; 2 after a crash
     threshold: Any  # m, E_th: largest error that speeding up may cause
     peak_acceleration: Any  # m/s², of the path at α = 1
+    slowest: Any  # α of the longest flight that the learner takes
     event: Any = False  # the guard slowed it down, or the last good policy had to take over
 
     @property
@@ -118,14 +119,17 @@ def taken_as_it_is(
 
     What the model predicts is written down, and the guard in flight relies on it.
     """
+    time_scale = jnp.minimum(time_scale, evidence.last.slowest)
     around = time_scale * 1.2 ** jnp.linspace(-1.0, 1.0, CANDIDATES)
-    here = evidence.predict(evidence.trained, time_scale[None], 1.0)
+    # One more candidate: the time scale itself.
+    found = evidence.predict(evidence.trained, jnp.append(around, time_scale), 1.0)
+    here, landscape = (jax.tree.map(lambda x, at=at: x[at], found) for at in (-1, slice(-1)))
     return Choice(
         memory=memory,
-        pace=Pace(time_scale, here.nominal_error[0], here.flight_error[0]),
+        pace=Pace(time_scale, here.nominal_error, here.flight_error),
         use_new_policy=jnp.bool_(True),
         keep_training=jnp.bool_(True),
         bound_by=bound_by,
-        landscape=evidence.predict(evidence.trained, around, 1.0),
+        landscape=landscape,
         notes=notes,
     )

@@ -13,7 +13,7 @@ from lafr_mjx.model.residual import COMMANDS
 from lafr_mjx.model.state import ModelState
 from lafr_mjx.reference import clock as clocks
 from lafr_mjx.reference.flatness import reference_state
-from lafr_mjx.reference.path import derivatives
+from lafr_mjx.reference.path import derivatives, lap_s
 from lafr_mjx.types import COMMAND_HOVER, CONTROL_DT
 
 if TYPE_CHECKING:
@@ -21,8 +21,20 @@ if TYPE_CHECKING:
     from lafr_mjx.model.residual import Residual, Switches
     from lafr_mjx.reference.path import Path
 
-STRESSED = 8
+STRESSED = 16
 """Stressed flights per time scale."""
+
+RESERVE = 0.04
+"""Each time scale is also probed so much faster: there the end of thrust or rates may lie."""
+
+_TOLERATED = 2
+"""Stressed flights that may be worse than the one that counts."""
+
+_CHUNK = 50
+"""Ticks that are flown before it is asked whether all flights are over."""
+
+_KEPT = 1.0 - CONTROL_DT / 0.5
+"""Share of a wandering acceleration that is left after a tick: it changes within half a second."""
 
 _NEAR_LIMIT = 0.98
 
@@ -34,8 +46,18 @@ class Prediction(NamedTuple):
     nominal_error: Any  # [A] m, peak, of the model itself with noise (mean over the ensemble)
     disagreement: Any  # [A] m, standard deviation of that over the ensemble
     flight_error: Any  # [A] m, as the nominal error, but with the ramp: what a guard expects
-    stressed_error: Any  # [A] m, second largest peak of the stressed flights
+    stressed_error: Any  # [A] m, third largest peak of the stressed flights
     saturation: Any  # [A] share of commands at a limit
+    probe_error: Any  # [A] m, as the nominal error, but faster by the reserve
+
+
+class _Seen(NamedTuple):
+    """What is remembered of the flights so far, [members, flights] each."""
+
+    peak: jax.Array  # m, after the ramp
+    whole: jax.Array  # m, with it
+    saturated: jax.Array  # commands after the ramp that were at a limit
+    counted: jax.Array  # commands after the ramp
 
 
 def predict(
@@ -47,83 +69,122 @@ def predict(
     ramp_s: Any,
     scale: StressScale,
     key: jax.Array,
-    *,
-    ticks: int = 400,
 ) -> Prediction:
-    """Whole flights, from hover over the ramp, at each time scale [A]."""
-    members = ensemble.lag.shape[0]
-    each = STRESSED // members  # stressed flights per member
-    stressed = model_rollout.draw_stress(key, scale, members * each)
+    """Whole flights, from hover over ramp and lap, at each time scale [A].
+
+    All fly side by side until the longest is over. Each member of the ensemble flies its own
+    vehicles in its own noise; the time scales share both, so that they differ by nothing else.
+    """
+    members, count = ensemble.lag.shape[0], time_scale.shape[0]
+    each = STRESSED // members  # stressed flights per member and time scale
+    vehicle_key, noise_key = jax.random.split(key)
+    plain = Stress.none((members, 1))._replace(noise=jnp.full((members, 1), scale.noise))
+    stressed = model_rollout.draw_stress(vehicle_key, scale, members * each)
     stressed = jax.tree.map(lambda x: x.reshape((members, each, *x.shape[1:])), stressed)
-    plain = Stress.none((members, 1))
-    plain = plain._replace(noise=jnp.full((members, 1), scale.noise))
-    vehicles = jax.tree.map(lambda a, b: jnp.concatenate([a, b], axis=1), plain, stressed)
+    # By flight: the model itself, stressed vehicles, and the model itself again for the probe.
+    vehicles = jax.tree.map(lambda *x: jnp.concatenate(x, axis=1), plain, stressed, plain)
+    scales = jnp.concatenate([time_scale, (1.0 - RESERVE) * time_scale])
+    index = jnp.arange(count)[:, None] + count * (jnp.arange(each + 2) == each + 1)
 
-    def at(time_scale: jax.Array) -> tuple[jax.Array, jax.Array, jax.Array]:
-        fly = jax.vmap(
-            lambda member, vehicles: _fly(
-                policy, member, switches, path, time_scale, ramp_s, vehicles, key, ticks
-            )
-        )
-        return fly(ensemble, vehicles)  # [members, 1 + each]
+    def tiled(leaf: jax.Array) -> jax.Array:
+        return jnp.tile(leaf, (1, count, *(1,) * (leaf.ndim - 2)))
 
-    errors, whole, saturation = jax.vmap(at)(time_scale)
-    flat = errors[:, :, 1:].reshape((errors.shape[0], -1))
+    seen = _fly(
+        policy, ensemble, switches, path, scales, index.ravel(), ramp_s,
+        jax.tree.map(tiled, vehicles), scale.wander, noise_key, each + 2,
+    )  # fmt: skip
+    peak, whole, saturated, counted = (x.reshape((members, count, each + 2)) for x in seen)
+    saturation = saturated / jnp.maximum(counted, 1.0)
+    worst = jnp.sort(jnp.moveaxis(peak[:, :, 1:-1], 0, 1).reshape((count, -1)), axis=1)
     return Prediction(
         time_scale=time_scale,
-        nominal_error=jnp.mean(errors[:, :, 0], axis=1),
-        disagreement=jnp.std(errors[:, :, 0], axis=1),
-        flight_error=jnp.mean(whole[:, :, 0], axis=1),
-        stressed_error=jnp.sort(flat, axis=1)[:, -2],
-        saturation=jnp.mean(saturation[:, :, 0], axis=1),
+        nominal_error=jnp.mean(peak[:, :, 0], axis=0),
+        disagreement=jnp.std(peak[:, :, 0], axis=0),
+        flight_error=jnp.mean(whole[:, :, 0], axis=0),
+        stressed_error=worst[:, -1 - _TOLERATED],
+        saturation=jnp.mean(saturation[:, :, 0], axis=0),
+        probe_error=jnp.mean(peak[:, :, -1], axis=0),
     )
 
 
 def _fly(
     policy: Learnable,
-    member: Residual,
+    ensemble: Residual,
     switches: Switches,
     path: Path,
-    time_scale: jax.Array,
+    scales: jax.Array,
+    index: jax.Array,
     ramp_s: Any,
     vehicles: Stress,
+    wander: Any,
     key: jax.Array,
-    ticks: int,
-) -> tuple[jax.Array, jax.Array, jax.Array]:
-    """Peak errors after and with the ramp, and share of saturated commands, [V] each."""
-    count = vehicles.thrust_gain.shape[0]
-    start = derivatives(path, jnp.float32(0.0))[0, :3]
-    state = ModelState(
-        jnp.tile(start, (count, 1)), jnp.zeros((count, 3)), jnp.tile(jnp.eye(3), (count, 1, 1))
-    )
-    memory = jax.tree.map(lambda leaf: jnp.tile(leaf, (count, *(1,) * leaf.ndim)), policy.start())
-    flying = Flying(state, jnp.tile(COMMAND_HOVER, (count, COMMANDS + 1, 1)), memory)
-    # The references of the whole flight at once: they do not depend on the vehicle.
-    clock = clocks.start(time_scale, ramp_s)
-    moments = jnp.arange(ticks)[:, None] * CONTROL_DT + jnp.asarray(policy.preview_s())[None]
-    references = reference_state(path, *clocks.shifted(clock, moments))
+    repeat: int,
+) -> _Seen:
+    """Flights [F] at scales[index], by vehicles [members, F].
+
+    Noise repeats after `repeat` flights.
+    """
+    members, count = vehicles.thrust_gain.shape
+    lasting = clocks.flight_s(scales, lap_s(path), ramp_s)
+    longest, lasting = jnp.max(lasting), lasting[index]
+    clock = clocks.start(scales[:, None], ramp_s)
+    preview = jnp.asarray(policy.preview_s())
     low, high = policy.limits.low, policy.limits.high
-    after_ramp = jnp.arange(ticks) * CONTROL_DT >= ramp_s
 
     def tick(carry: tuple, now: tuple) -> tuple[tuple, None]:
-        flying, peak, whole, saturated = carry
-        wanted, counts, number = now
-        noise = jax.random.normal(jax.random.fold_in(key, number), (count, 9))
-        wanted = jax.tree.map(lambda leaf: jnp.broadcast_to(leaf, (count, *leaf.shape)), wanted)
-        moved, command = model_rollout.tick(
-            member, switches, policy, flying, wanted, vehicles, noise
-        )
+        flying, push, seen = carry
+        wanted, moment, draws = now
+        wanted = jax.tree.map(lambda leaf: leaf[index], wanted)
+        noise = jnp.tile(draws, (1, count // repeat, 1))
+        push = _KEPT * push + (1.0 - _KEPT**2) ** 0.5 * wander * noise[..., 9:]
+        pushed = vehicles._replace(bias=vehicles.bias + push)
+
+        def move(member: Residual, flying: Flying, vehicle: Stress, noise: Any) -> tuple:
+            return model_rollout.tick(member, switches, policy, flying, wanted, vehicle, noise)
+
+        moved, command = jax.vmap(move)(ensemble, flying, pushed, noise[..., :9])
         error = jnp.linalg.norm(flying.state.position - wanted.position[:, 0], axis=-1)
         # What is not finite, or far away, is as bad as it gets.
         error = jnp.where(jnp.isfinite(error), jnp.minimum(error, 10.0), 10.0)
-        at_limit = jnp.any(jnp.abs(command[:, 1:]) >= _NEAR_LIMIT * high[1:], axis=-1)
-        at_limit = at_limit | (command[:, 0] >= _NEAR_LIMIT * high[0]) | (command[:, 0] <= low[0])
-        whole = jnp.maximum(whole, error)
-        peak = jnp.where(counts, jnp.maximum(peak, error), peak)
-        saturated = saturated + jnp.where(counts, at_limit, False)
-        return (moved, peak, whole, saturated), None
+        error = jnp.where(moment < lasting, error, 0.0)
+        counts = (moment >= ramp_s) & (moment < lasting)
+        at_limit = jnp.any(jnp.abs(command[..., 1:]) >= _NEAR_LIMIT * high[1:], axis=-1)
+        at_limit |= (command[..., 0] >= _NEAR_LIMIT * high[0]) | (command[..., 0] <= low[0])
+        seen = _Seen(
+            peak=jnp.where(counts, jnp.maximum(seen.peak, error), seen.peak),
+            whole=jnp.maximum(seen.whole, error),
+            saturated=seen.saturated + (counts & at_limit),
+            counted=seen.counted + counts,
+        )
+        return (moved, push, seen), None
 
-    carry = (flying, jnp.zeros(count), jnp.zeros(count), jnp.zeros(count))
-    xs = (references, after_ramp, jnp.arange(ticks))
-    (_, peak, whole, saturated), _ = jax.lax.scan(tick, carry, xs)
-    return peak, whole, saturated / jnp.maximum(jnp.sum(after_ramp), 1)
+    def chunk(carry: tuple) -> tuple:
+        first, flights = carry
+        ticks = first + jnp.arange(_CHUNK)
+        moments = ticks * CONTROL_DT
+        # References do not depend on the vehicle: [ticks, scales, previews, ...].
+        shift = moments[:, None, None] + preview
+        references = reference_state(path, *clocks.shifted(clock, shift))
+        draws = jax.vmap(
+            lambda tick: jax.random.normal(jax.random.fold_in(key, tick), (members, repeat, 12))
+        )(ticks)
+        flights, _ = jax.lax.scan(tick, flights, (references, moments, draws))
+        return first + _CHUNK, flights
+
+    zero = jnp.zeros((members, count))
+    hovering = _hovering(policy, path, members, count)
+    flights = (hovering, jnp.zeros((members, count, 3)), _Seen(zero, zero, zero, zero))
+    carry = (jnp.int32(0), flights)
+    _, (_, _, seen) = jax.lax.while_loop(lambda c: c[0] * CONTROL_DT < longest, chunk, carry)
+    return seen
+
+
+def _hovering(policy: Learnable, path: Path, *shape: int) -> Flying:
+    """Vehicles at rest at the path's start, [*shape]."""
+    start = derivatives(path, jnp.float32(0.0))[0, :3]
+    one = Flying(
+        ModelState(start, jnp.zeros(3), jnp.eye(3)),
+        jnp.tile(COMMAND_HOVER, (COMMANDS + 1, 1)),
+        policy.start(),
+    )
+    return jax.tree.map(lambda leaf: jnp.broadcast_to(leaf, (*shape, *jnp.shape(leaf))), one)

@@ -33,6 +33,11 @@ class FitSettings(NamedTuple):
     learning_rate: Any = 2e-3
     spectral_penalty: Any = 0.01
     instrumental: Any = 1.0  # 0: the plain fit, for comparison
+    bootstrap: Any = 0.0  # 1: each member weighs the rows by chance, so that members disagree
+
+
+BLOCK = 25
+"""Rows that are weighed alike by the bootstrap: neighbours in a flight tell nearly the same."""
 
 
 def discrepancy(first: ModelState, second: ModelState) -> jax.Array:
@@ -115,8 +120,13 @@ def fit(
     One member; an ensemble is a `vmap` over parameters and keys.
     """
     optimiser = optax.adam(optax.cosine_decay_schedule(1.0, steps, 0.1))
-    probability = rows.usable / jnp.maximum(jnp.sum(rows.usable), 1.0)
-    chosen = jax.random.choice(key, rows.usable.shape[0], (steps, batch), p=probability + 1e-12)
+    key, weight_key = jax.random.split(key)
+    count = rows.usable.shape[0]
+    # The Bayesian bootstrap: exponential weights are those of a resampling, but none is zero.
+    chance = jax.random.exponential(weight_key, (-(-count // BLOCK),)).repeat(BLOCK)[:count]
+    weights = rows.usable * (1.0 + settings.bootstrap * (chance - 1.0))
+    probability = weights / jnp.maximum(jnp.sum(weights), 1e-6)
+    chosen = jax.random.choice(key, count, (steps, batch), p=probability + 1e-12)
 
     def step(carry: tuple, index: jax.Array) -> tuple[tuple, jax.Array]:
         parameters, state = carry

@@ -22,6 +22,9 @@ RAMP_S = 1.5
 SMOOTHING_S = 0.4
 """Default time constant of a change of the time scale [s]."""
 
+MIN_FLIGHT_S = 8.0
+"""Shortest flight [s]: a fast vehicle flies more than one lap."""
+
 # Boole's rule on [0, 1]: nodes at quarters, exact up to degree 5.
 _BOOLE = (7.0 / 90.0, 32.0 / 90.0, 12.0 / 90.0, 32.0 / 90.0, 7.0 / 90.0)
 
@@ -53,6 +56,12 @@ def start(
     phases, scales, ramps, smoothings = xp.broadcast_arrays(*given)
     zero = xp.zeros_like(phases)
     return Clock(phases, zero, 1.0 / scales, zero, scales, ramps, smoothings)
+
+
+def flight_s(time_scale: Array | float, lap_s: Array | float, ramp_s: Array | float) -> Array:
+    """Duration of a flight [s]: the ramp and one lap, `MIN_FLIGHT_S` at least."""
+    xp = namespace_or_plain(time_scale, lap_s, ramp_s)
+    return xp.maximum(MIN_FLIGHT_S, ramp_s + time_scale * lap_s)
 
 
 def plain(clock: Clock) -> Clock:

@@ -14,10 +14,10 @@ from lafr_mjx.runs.run_folder import RunFolder
 
 KEYS = {
     "iteration", "flight_time_s", "time_scale", "lap_time_s", "reference_lap_s", "peak_speed_mps",
-    "rmse_m", "peak_error_m", "rate_saturation", "thrust_saturation", "crashed", "slow_down_factor",
-    "fallback", "residual_loss", "predicted_peak_error_m", "bound_by", "inflation",
-    "trust_region", "new_policy", "candidates", "candidate_nominal_errors_m",
-    "candidate_stressed_errors_m", "wall_s",
+    "rmse_m", "peak_error_m", "peak_path_distance_m", "rate_saturation", "thrust_saturation",
+    "crashed", "slow_down_factor", "fallback", "residual_loss", "predicted_peak_error_m",
+    "bound_by", "inflation", "refused_time_scale", "new_policy", "candidates",
+    "candidate_nominal_errors_m", "candidate_stressed_errors_m", "wall_s",
 }  # fmt: skip
 
 

@@ -187,7 +187,7 @@ def test_update_descends_and_stays_between_the_limits():
 
 
 def test_a_flight_with_an_event_makes_it_step_back():
-    rule, last = Paper(), LastFlight(Pace(1.0, 0.1, 0.1), 0.1, 0.35, 1.7)
+    rule, last = Paper(), LastFlight(Pace(1.0, 0.1, 0.1), 0.1, 0.35, 1.7, 2.0)
     assert rule.believed(1.0, last) == pytest.approx(1.0)
     helped = last._replace(event=jnp.bool_(True))
     assert rule.update(1.0, rule.believed(1.0, helped)) == pytest.approx(1.05)

@@ -186,3 +186,33 @@ def test_spectral_norms():
     assert norms(layers, iterations=30) == pytest.approx(expected, rel=0.01)
     # With few iterations it is a lower bound.
     assert 0.8 * expected < norms(layers) <= expected * 1.0001
+
+
+def test_members_disagree_where_few_rows_speak():
+    """On rows that contradict each other, bootstrapped members weigh them differently."""
+    rows = rows_of((3.0, 3.0, 2.0))
+    # Every second half second another wind blows.
+    gust = jnp.where((jnp.arange(rows.usable.shape[0]) // 25) % 2 == 0, 1.0, -1.0)[:, None]
+    push = CONTROL_DT * gust * jnp.array([2.0, 0.0, 0.0])
+    rows = rows._replace(after=rows.after._replace(velocity=rows.after.velocity + push))
+    short = jax.jit(
+        jax.vmap(
+            partial(fit_residual.fit, steps=200, batch=64), in_axes=(None, None, None, None, 0)
+        ),
+        compiler_options=QUICK,
+    )
+
+    def spread(bootstrap):
+        settings = LONG._replace(bootstrap=jnp.float32(bootstrap))
+        members, _ = short(START, SWITCHES, settings, rows, jax.random.split(jax.random.key(3), 6))
+        hover = jnp.tile(COMMAND_HOVER, (COMMANDS, 1))
+        still = ModelState(jnp.zeros(3), jnp.zeros(3), jnp.eye(3))
+        pushed = [
+            residual.evaluate(
+                jax.tree.map(lambda leaf, i=i: leaf[i], members), SWITCHES, still, hover[0], hover
+            )[0][0]
+            for i in range(6)
+        ]
+        return float(np.std(pushed))
+
+    assert spread(1.0) > 1.5 * spread(0.0)

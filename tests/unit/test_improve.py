@@ -4,13 +4,18 @@ from __future__ import annotations
 
 from typing import Any, NamedTuple
 
+import jax
+import jax.numpy as jnp
 import numpy as np
 import pytest
 from test_guarded import policy
 from test_metrics import moved, perfect
 
+from lafr_mjx import batching
+from lafr_mjx.errors import InputError
 from lafr_mjx.learner import loop, model_rollout
 from lafr_mjx.learner.improve import (
+    MOST_WANDER,
     Calibrated,
     LearnerSettings,
     TaskRoom,
@@ -18,11 +23,18 @@ from lafr_mjx.learner.improve import (
     anchors_of,
     noise_seen,
     sensed_peak_error,
+    unexplained,
 )
 from lafr_mjx.learner.time_scaling import Choice, LastFlight
 from lafr_mjx.learner.verify import Prediction
+from lafr_mjx.model import data, residual
+from lafr_mjx.model.residual import COMMANDS, Switches
+from lafr_mjx.model.state import ModelState
+from lafr_mjx.reference import clock as clocks
+from lafr_mjx.reference import splines
+from lafr_mjx.reference.flatness import reference_state
 from lafr_mjx.tasks import load_task
-from lafr_mjx.types import CONTROL_DT
+from lafr_mjx.types import COMMAND_HOVER, CONTROL_DT, Rollout, State
 
 
 @pytest.mark.parametrize("scale", [0.6, 1.0, 2.0, 3.5])
@@ -49,11 +61,11 @@ def calm():
     flight = perfect(task, 0.5)
     off = np.where(np.abs(flight.time - 0.8) < 0.1, 0.3, 0.02)
     flight = moved(flight, off[:, None] * [0.0, 0.0, 1.0])
-    return flight._replace(sensed=flight.truth), task.ramp_s
+    return flight._replace(sensed=flight.truth), task
 
 
 def test_a_flight_that_was_helped_does_not_look_calm(calm):
-    flight, ramp_s = calm
+    flight, ramp_s = calm[0], calm[1].ramp_s
     assert float(sensed_peak_error(flight, ramp_s)) == pytest.approx(0.02, rel=0.01)
     late = flight.time > 0.9
     for helped in (
@@ -65,14 +77,15 @@ def test_a_flight_that_was_helped_does_not_look_calm(calm):
 
 
 def test_training_starts_nowhere_where_the_guard_had_helped(calm):
-    flight, ramp_s = calm
-    np.testing.assert_array_equal(anchors_of(flight, ramp_s).usable, flight.time >= 0.5 * ramp_s)
+    flight, (path, ramp_s) = calm[0], (calm[1].path, calm[1].ramp_s)
+    all_of_it = np.asarray(anchors_of(flight, path, ramp_s).usable)
+    np.testing.assert_array_equal(all_of_it, flight.time >= 0.5 * ramp_s)
     late = flight.time > 4.0
     helped = flight._replace(time_scale=np.where(late, 1.3, 1.0) * flight.time_scale)
-    usable = np.asarray(anchors_of(helped, ramp_s).usable)
+    usable = np.asarray(anchors_of(helped, path, ramp_s).usable)
     np.testing.assert_array_equal(usable, (flight.time >= 0.5 * ramp_s) & ~late)
     taken_over = flight._replace(fallback=late)
-    np.testing.assert_array_equal(anchors_of(taken_over, ramp_s).usable, usable)
+    np.testing.assert_array_equal(anchors_of(taken_over, path, ramp_s).usable, usable)
 
 
 class Again(NamedTuple):
@@ -98,10 +111,10 @@ def test_the_last_good_policy_is_one_that_flew_well_without_help(error, event, g
     before, flew, new = policy(-0.5), policy(0.5), policy(0.8)
     task = load_task("figure8")
     state = loop.start(task, before, 0, settings)._replace(policy=flew)
-    last = LastFlight(state.pace, np.float32(error), 0.35, 1.7, np.bool_(event))
+    last = LastFlight(state.pace, np.float32(error), 0.35, 1.7, 2.0, np.bool_(event))
     flown: Any = None  # nothing asks the model here
-    done = Calibrated(last, state.ensemble, state.window, 1.0, 1.0, (), 1.0)
-    room = TaskRoom(state.path, task.room(), 1.5)
+    done = Calibrated(last, state.ensemble, state.window, 1.0, 1.0, 0.0, (), 1.0)
+    room = TaskRoom(state.path, task.room(), 1.5, 0.35, 2.0)
     learned, _ = accelerate(state, done, new, flown, state.path, room, settings)
 
     def thrust(of):
@@ -109,3 +122,63 @@ def test_the_last_good_policy_is_one_that_flew_well_without_help(error, event, g
 
     assert thrust(learned.policy) == pytest.approx(0.8)
     assert thrust(learned.last_good) == pytest.approx(0.5 if good else -0.5)
+
+
+def test_gusts_are_seen_through_the_noise_of_the_sensors():
+    """A hovering vehicle, pushed by 0.3 m/s² to and fro each second, in twice the usual noise."""
+    rng, rows = np.random.default_rng(1), 748
+    push = (
+        0.3 * np.sign(np.sin(2.0 * np.pi * np.arange(rows + 1) * CONTROL_DT))[:, None] * np.ones(3)
+    )
+    velocity = np.cumsum(push, axis=0) * CONTROL_DT + rng.normal(0.0, 0.04, (rows + 1, 3))
+    still = np.zeros((rows, 3), np.float32)
+    level = np.tile(np.eye(3, dtype=np.float32), (rows, 1, 1))
+    now, after = (
+        ModelState(still, v.astype(np.float32), level) for v in (velocity[:-1], velocity[1:])
+    )
+    hover = jnp.tile(COMMAND_HOVER, (rows, COMMANDS, 1))
+    flight = data.Transitions(now, hover, now, hover, after, jnp.ones(rows, bool))
+    knows_nothing = batching.single(Switches(acceleration=0.0, rates=0.0))
+    member = batching.single(residual.create(np.random.default_rng(0), hidden=8))
+    ensemble = jax.tree.map(lambda leaf: leaf[None], member)
+    assert float(unexplained(ensemble, knows_nothing, flight)) == pytest.approx(0.3, rel=0.2)
+    windy = flight._replace(after=after._replace(velocity=after.velocity + 1.0))
+    assert float(unexplained(ensemble, knows_nothing, windy)) == pytest.approx(MOST_WANDER)
+    nothing = flight._replace(usable=jnp.zeros(rows, bool))
+    assert float(unexplained(ensemble, knows_nothing, nothing)) == 0.0
+
+
+def test_a_drone_on_its_reference_is_no_way_off():
+    """Also while the ramp goes on, and with samples that are late."""
+    path = splines.from_harmonics([0, 0, 1.0], [[1.5, 0, 0]], [[0, 1.5, 0]], 6.0, segments=8)
+    time = CONTROL_DT * np.arange(150)
+    stamp = time - 0.01
+    clock = clocks.start(0.6, 1.5)
+    asked = reference_state(path, *clocks.shifted(clock, time))
+    then = reference_state(path, *clocks.shifted(clock, stamp))
+    sensed = State(then.position, then.velocity, then.rotation, then.rates)
+    phase, rate, *_ = clocks.shifted(clock, time)
+    own = np.concatenate([asked.thrust[:, None], asked.rates], axis=-1)
+    flags = np.ones(150, bool)
+    flight = Rollout(
+        time, flags, sensed, stamp, own, asked, phase, rate, 0.6 * flags, sensed, ~flags, stamp,
+        sensed, flags, None,
+    )  # fmt: skip
+    found = anchors_of(jax.tree.map(np.float32, flight)._replace(valid=flags, crashed=~flags),
+                       jax.tree.map(np.float32, path), 1.5)  # fmt: skip
+    usable = np.asarray(found.usable)
+    np.testing.assert_array_equal(usable, time >= 0.749)
+    off = jax.tree.map(lambda leaf: np.asarray(leaf)[usable], found.offset)
+    np.testing.assert_allclose(off.position, 0.0, atol=2e-3)
+    np.testing.assert_allclose(off.velocity, 0.0, atol=2e-2)
+    np.testing.assert_allclose(
+        off.rotation, np.tile(np.eye(3), (len(off.position), 1, 1)), atol=2e-2
+    )
+    np.testing.assert_allclose(np.asarray(found.commands)[usable], 0.0, atol=1e-5)
+
+
+def test_a_flight_is_never_cut():
+    task = load_task("figure8")
+    assert loop.flight_seconds(task, 1.5) == pytest.approx(1.5 + 1.5 * task.lap_s)
+    with pytest.raises(InputError, match=r"time scale 1.8 lasts 16.5 s.* 15 s at most"):
+        loop.flight_seconds(task, 1.8)

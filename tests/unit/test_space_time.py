@@ -132,7 +132,7 @@ def known(planner: Any, name: str = "figure8", push: Any = (0.0, 0.0, 0.0)) -> r
         task=batching.single(task.path),
         room=jnp.asarray(task.room(), jnp.float32),
         flown=batching.single(planner.start(task.path)),
-        last=LastFlight(Pace(0.3, 0.1, 0.1), 0.1, 0.35, 1.0),
+        last=LastFlight(Pace(0.3, 0.1, 0.1), 0.1, 0.35, 1.0, 2.0),
         ensemble=residual.Residual(Push(), jnp.zeros((2, 3, residual.COMMANDS))),
         switches=Switches(),
         limits=VEHICLE.limits,

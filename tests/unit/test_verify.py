@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-from functools import partial
-
 import jax
 import jax.numpy as jnp
 import numpy as np
@@ -43,11 +41,11 @@ def always(bias):
     return HOVERING._replace(network=Mlp((*layers, last._replace(bias=bias))))
 
 
-def circle(radius):
+def circle(radius, lap_s=4.0):
     zero = np.zeros((1, 3))
     sine, cosine = zero.copy(), zero.copy()
     sine[0, 0], cosine[0, 1] = radius, radius
-    return floats(splines.from_harmonics([0, 0, 1.0], sine, cosine, 4.0))
+    return floats(splines.from_harmonics([0, 0, 1.0], sine, cosine, lap_s))
 
 
 QUIET = floats(StressScale(0.0, 0.0, 0.0, 0.0, 0.0))
@@ -56,9 +54,9 @@ SCALES = jnp.array([1.0, 1.5])
 
 @pytest.fixture(scope="module")
 def predict():
-    function = jax.jit(partial(verify.predict, ticks=60), compiler_options=QUICK)
-    return lambda policy, ensemble, path, scale=QUIET: function(
-        policy, ensemble, NOMINAL, path, SCALES, jnp.float32(0.2), scale, jax.random.key(0)
+    function = jax.jit(verify.predict, compiler_options=QUICK)
+    return lambda policy, ensemble, path, scale=QUIET, scales=SCALES: function(
+        policy, ensemble, NOMINAL, path, scales, jnp.float32(0.2), scale, jax.random.key(0)
     )
 
 
@@ -70,17 +68,56 @@ def test_hover_on_a_point_has_no_error(predict):
     np.testing.assert_array_equal(found.saturation, 0.0)
 
 
-def test_hover_on_a_circle_is_left_behind_more_at_speed(predict):
+def test_hover_on_a_circle_is_left_behind_by_its_diameter(predict):
     found = predict(HOVERING, ENSEMBLE, circle(1.0))
-    assert found.nominal_error[0] > found.nominal_error[1] > 0.2
-    assert found.nominal_error[0] < 2.0 + 1e-3
+    np.testing.assert_allclose(found.nominal_error, 2.0, rtol=1e-3)
     np.testing.assert_allclose(found.stressed_error, found.nominal_error, rtol=1e-5)
+
+
+def test_a_slow_lap_is_flown_to_its_end(predict):
+    """The far side of the circle comes after 10 s, and after 15 s."""
+    found = predict(HOVERING, ENSEMBLE, circle(1.0, lap_s=20.0))
+    np.testing.assert_allclose(found.nominal_error, 2.0, rtol=1e-3)
+
+
+def test_a_fast_flight_is_not_longer_beside_a_slow_one(predict):
+    """It climbs for its own eight seconds, not for the thirty of its neighbour."""
+    climbing = always(jnp.array([0.005, 0.0, 0.0, 0.0]))
+    beside = predict(climbing, ENSEMBLE, circle(1e-6, lap_s=20.0), scales=jnp.array([0.1, 1.5]))
+    alone = predict(climbing, ENSEMBLE, circle(1e-6, lap_s=20.0), scales=jnp.array([0.1, 0.1]))
+    assert 0.1 < alone.nominal_error[0] < 10.0
+    assert beside.nominal_error[0] == pytest.approx(float(alone.nominal_error[0]), rel=1e-4)
+    assert beside.nominal_error[1] > 2.0 * beside.nominal_error[0]
+
+
+def test_the_probe_is_faster_by_the_reserve(predict):
+    climbing = always(jnp.array([0.005, 0.0, 0.0, 0.0]))
+    scales = jnp.array([1.0, 1.0 - verify.RESERVE])
+    found = predict(climbing, ENSEMBLE, circle(1.0, lap_s=12.0), scales=scales)
+    assert found.probe_error[0] == pytest.approx(float(found.nominal_error[1]), rel=1e-4)
+    assert abs(float(found.probe_error[0] / found.nominal_error[0]) - 1.0) > 1e-3
+
+
+def test_members_fly_in_noise_of_their_own(predict):
+    """Two that are the same would agree to the last digit in the same noise."""
+    reacting = floats(Policy(Mlp(mlp.create(RNG, (SIZE, 8, 8, 4), last_scale=3e-4)), LIMITS))
+    noisy = QUIET._replace(noise=jnp.float32(1.0))
+    found = predict(reacting, ENSEMBLE, circle(1e-6), noisy)
+    assert np.all(found.nominal_error < 10.0)
+    assert np.all(found.disagreement > 1e-6)
 
 
 def test_stress_makes_it_worse(predict):
     found = predict(HOVERING, ENSEMBLE, circle(1e-6), floats(StressScale()))
     np.testing.assert_allclose(found.nominal_error, 0.0, atol=1e-4)
     assert np.all(found.stressed_error > 0.1)
+
+
+def test_what_the_model_cannot_explain_moves_it(predict):
+    wandering = QUIET._replace(wander=jnp.float32(0.3))
+    found = predict(HOVERING, ENSEMBLE, circle(1e-6), wandering)
+    assert np.all(found.nominal_error > 0.1)
+    assert np.all(found.disagreement > 0.0)
 
 
 def test_not_a_number_is_ten_metres(predict):

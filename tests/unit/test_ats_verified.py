@@ -39,8 +39,8 @@ class AtsState(NamedTuple):
     def last(self, error, peak=PEAK_ACCELERATION, threshold=THRESHOLD, event=False):
         scale, predicted = on_device(self)[:2]
         pace = Pace(scale, predicted, predicted + 0.05)
-        numbers = map(jnp.float32, (error, threshold, peak, SLOWEST))
-        return LastFlight(pace, *numbers, jnp.bool_(event))
+        error, threshold, peak, slowest = map(jnp.float32, (error, threshold, peak, SLOWEST))
+        return LastFlight(pace, error, threshold, peak, slowest, jnp.bool_(event))
 
 
 def propose(state, flown, **task):

@@ -12,7 +12,7 @@ from lafr_mjx.learner.speed_limit import SpeedLimit
 from lafr_mjx.learner.time_scaling import Choice, LastFlight, Pace
 from lafr_mjx.learner.verify import Prediction
 
-LAST = LastFlight(Pace(*map(jnp.float32, (0.5, 0.1, 0.1))), 0.1, 0.35, 1.7)
+LAST = LastFlight(Pace(*map(jnp.float32, (0.5, 0.1, 0.1))), 0.1, 0.35, 1.7, 2.0)
 
 
 class Eager(NamedTuple):
@@ -38,7 +38,7 @@ class Eager(NamedTuple):
 def predicted(policy, scales, stress):
     assert stress == 1.0
     error = policy / scales
-    return Prediction(scales, error, 0.0 * error, 2.0 * error, error, error)
+    return Prediction(scales, error, 0.0 * error, 2.0 * error, error, error, error)
 
 
 @pytest.mark.parametrize(

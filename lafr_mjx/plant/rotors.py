@@ -62,7 +62,7 @@ class Rotors:
         growth = sum(
             j * (new - old) for j, old, new in zip(self.inertia, before, speeds, strict=True)
         )
-        h = sum(j * speed for j, speed in zip(self.inertia, speeds, strict=True))
+        h = sum(j * old for j, old in zip(self.inertia, before, strict=True))
         return Vec3(rates.y * h, -(rates.x * h), growth * (1.0 / dt))
 
     def hover_speeds(self, mass: Scalar, gravity: float) -> Four:

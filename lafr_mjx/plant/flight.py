@@ -60,7 +60,7 @@ class Diagnostics:
     air_velocity: jax.Array  # [T, 3] m/s, world, at the vehicle
     voltage: jax.Array  # [T] V; 0 without a battery plugin
     steering_share: jax.Array  # [T] what the mixer granted at worst
-    collective_shift: jax.Array  # [T] rad/s by which it moved the collective to make room
+    collective_shift: jax.Array  # [T] rad/s by which it moved the collective at most
     crash: jax.Array  # [T] code, see `simulation.CRASH_NAMES`
 
 

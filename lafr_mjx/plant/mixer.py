@@ -44,7 +44,7 @@ class Saturation:
     """What had to give way."""
 
     room: Scalar  # share of the rotors' range that steering leaves free; below 0 it gives way
-    collective: Scalar  # rad/s by which the collective moved to make room for steering
+    collective: Scalar  # rad/s by which the collective moved into the rotors' range
 
     @property
     def steering(self) -> Scalar:
@@ -95,19 +95,18 @@ def mix(
     run-time 1.0 that keeps XLA from copying formulas (see `materialise`).
     """
     low, high = mixer.speed_min, mixer.speed_max
+    span, c = high - low, mixer.collective
     root = materialise(jnp.sqrt(jnp.maximum(thrust, 0.0)), unit)
-    base = [jnp.clip(c * root, low, high) for c in mixer.collective]
-    span = high - low
-    throttle = (0.25 * (base[0] + base[1] + base[2] + base[3]) - low) / span
+    mean = 0.25 * (c[0] + c[1] + c[2] + c[3])
+    throttle = jnp.clip((mean * root - low) / span, 0.0, 1.0)
 
     columns = zip(mixer.roll, mixer.pitch, mixer.yaw, strict=True)
     steer = materialise([r * turn.x + p * turn.y + y * turn.z for r, p, y in columns], unit)
     room = materialise(1.0 - (_largest(steer) - _least(steer)) / span, unit)
-    full = jnp.minimum(throttle / _FULL_AUTHORITY, 1.0)
+    full = jnp.minimum(throttle * (1.0 / _FULL_AUTHORITY), 1.0)
     authority = mixer.idle_authority + (1.0 - mixer.idle_authority) * full
     strength = materialise(authority / jnp.maximum(1.0 - room, 1.0), unit)
-    wanted = materialise([b + strength * s for b, s in zip(base, steer, strict=True)], unit)
+    wanted = materialise([k * root + strength * s for k, s in zip(c, steer, strict=True)], unit)
     # With rotors of unequal loads both ends may be left; the top then wins.
     moved = jnp.minimum(jnp.maximum(0.0, low - _least(wanted)), high - _largest(wanted))
-    speeds = tuple(w + moved for w in wanted)
-    return speeds, throttle, Saturation(room, moved)
+    return tuple(w + moved for w in wanted), throttle, Saturation(room, moved)

@@ -181,9 +181,10 @@ def test_a_lost_command_leaves_the_old_one_in_force(rig, vehicle):
 def test_half_of_the_commands_lost(rig, vehicle):
     """Ramp of the thrust with loss: what the rotors do is always a command that was sent."""
     params = params_for(vehicle, Settings(command_loss=0.5))
-    params = params.replace(
-        rotors=params.rotors.replace(time_constant=jnp.float32(0.0))  # they show it at once
-    )
+    # They show it at once. Rotors that jump must not weigh anything.
+    weightless = (jnp.float32(0.0),) * 4
+    rotors = params.rotors.replace(time_constant=jnp.float32(0.0), inertia=weightless)
+    params = params.replace(rotors=rotors)
     sent = np.tile([0.0, 0.0, 0.0, 0.0], (50, 1))
     sent[:, 0] = 10.0 + 0.1 * np.arange(50)
     _, trace = rig.fly(params, rig.start(params, seed=5), sent, 1.0)

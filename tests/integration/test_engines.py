@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import re
 from functools import partial
+from typing import Any
 
 import jax
 import jax.numpy as jnp
@@ -266,10 +267,10 @@ def test_aggressive_flight_agrees_with_c_mujoco(vehicle, aggressive, name, load)
 
 def c_mujoco_with_rotors(vehicle, air, speeds):
     """Motions [T, 13] of C MuJoCo whose rotors are bodies on hinges, driven along these speeds."""
-    root = mjcf.from_path(str(vehicle.mjcf_path))
+    root: Any = mjcf.from_path(str(vehicle.mjcf_path))
     root.keyframe.remove()
-    body, spun = root.find("body", vehicle.body_name), vehicle.rotors.inertia
-    disc = np.array([0.51, 0.51, 1.0]) * spun
+    body = root.find("body", vehicle.body_name)
+    disc = np.array([0.51, 0.51, 1.0]) * vehicle.rotors.inertia
     body.inertial.diaginertia = np.diag(vehicle.inertia) - 4.0 * disc
     for place in vehicle.rotor_positions:
         rotor = body.add("body", pos=place)

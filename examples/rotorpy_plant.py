@@ -33,7 +33,7 @@ def parameters(vehicle):
         "tau_m": rotors.time_constant,
         "rotor_speed_min": rotors.speed_min,
         "rotor_speed_max": np.sqrt(rotors.thrust_reachable / rotors.thrust_coefficient),
-        "k_w": vehicle.rate_loop.proportional,
+        "k_w": vehicle.rate_loop.slow.proportional,
         "k_d": drag[0] / hover,  # along the rotors' discs, at each rotor speed
         "k_z": drag[2] / hover,
         **{f"c_D{axis}": body for axis in "xyz"},

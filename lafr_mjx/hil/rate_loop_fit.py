@@ -23,10 +23,10 @@ if TYPE_CHECKING:
     from lafr_mjx.types import State
 
 STEP_S = 0.005
-EXPECTED = 24.0
-"""Frequency of a rate loop of which nothing is known yet [rad/s]."""
+EXPECTED = 42.0
+"""Frequency of a rate loop of which nothing is known yet [rad/s]; firmwares have 20 to 140."""
 
-_FREQUENCIES = np.array([18.0, 21.0, EXPECTED, 28.0, 34.0, 42.0, 55.0, 80.0])
+_FREQUENCIES = np.array([18.0, 21.0, 24.0, 28.0, 34.0, EXPECTED, 55.0, 80.0, 120.0])
 _DAMPING = 0.55
 _DOUBT = 0.01  # rad: a loop unlike the expected one must agree better by so much
 _WINDOW_S = 0.1  # over which turns are compared

@@ -59,9 +59,8 @@ class Diagnostics:
     rotor_speed: jax.Array  # [T, 4] rad/s
     air_velocity: jax.Array  # [T, 3] m/s, world, at the vehicle
     voltage: jax.Array  # [T] V; 0 without a battery plugin
-    roll_pitch_share: jax.Array  # [T] what the mixer granted at worst
-    thrust_deviation: jax.Array  # [T] N, granted minus wanted
-    yaw_share: jax.Array  # [T]
+    steering_share: jax.Array  # [T] what the mixer granted at worst
+    collective_shift: jax.Array  # [T] rad/s by which it moved the collective at most
     crash: jax.Array  # [T] code, see `simulation.CRASH_NAMES`
 
 
@@ -180,8 +179,7 @@ def _diagnose(params: PlantParams, state: PlantState, true: Any) -> Diagnostics:
         rotor_speed=jnp.stack(state.rotor_speed),
         air_velocity=air.array(),
         voltage=batteries[0].voltage if batteries else jnp.float32(0.0),
-        roll_pitch_share=state.saturation.roll_pitch,
-        thrust_deviation=state.saturation.thrust,
-        yaw_share=state.saturation.yaw,
+        steering_share=state.saturation.steering,
+        collective_shift=state.saturation.collective,
         crash=state.crash,
     )

@@ -1,7 +1,9 @@
-"""Mixer of the flight controller: wanted thrust and torques to rotor thrusts, with priorities.
+"""Mixer of the flight controller: wanted thrust and angular accelerations to rotor speeds.
 
-Where the rotors cannot give everything, roll and pitch come first (they keep the vehicle
-upright), then collective thrust, then yaw. What had to give way is reported.
+As the firmwares of racing quadrotors do it, it mixes motor commands, which are speeds here: what
+a command turns is right in hover, less with slow rotors and more with fast ones. Steering comes
+first. Where the rotors cannot give all of it, all axes give way alike; then the collective moves
+until no rotor leaves its limits. Near zero thrust steering is weaker ("airmode off").
 """
 
 from __future__ import annotations
@@ -14,105 +16,97 @@ import numpy as np
 from flax import struct
 
 from lafr_mjx.plant.vec3 import Scalar, Vec3, materialise
+from lafr_mjx.types import GRAVITY
 
 if TYPE_CHECKING:
     from lafr_mjx.plant.rotors import Four
+    from lafr_mjx.plant.vehicle import Vehicle
 
 _largest, _least = partial(reduce, jnp.maximum), partial(reduce, jnp.minimum)
+_FULL_AUTHORITY = 0.5  # of the speed range: with faster rotors steering has its full strength
 
 
 @struct.dataclass
 class Mixer:
-    """Inverse of the nominal allocation, one column per wanted quantity."""
+    """What the flight controller believes of its rotors; columns by wanted quantity."""
 
-    collective: Four  # share of the collective thrust
-    roll: Four  # N per N m
+    collective: Four  # rad/s per √N
+    roll: Four  # rad/s per rad/s², in hover
     pitch: Four
     yaw: Four
-    thrust_min: Scalar  # N, per rotor
-    thrust_max: Scalar  # N, per rotor
+    speed_min: Scalar  # rad/s
+    speed_max: Scalar  # rad/s
+    idle_authority: Scalar  # strength of the steering without thrust
 
 
 @struct.dataclass
 class Saturation:
-    """How much of each demand was granted: 1 is all of it."""
+    """What had to give way."""
 
-    roll_pitch: Scalar  # share of the roll and pitch torque
-    thrust: Scalar  # granted minus wanted collective thrust [N]; not 0 where it gave way
-    yaw: Scalar  # share of the yaw torque
+    room: Scalar  # share of the rotors' range that steering leaves free; below 0 it gives way
+    collective: Scalar  # rad/s by which the collective moved into the rotors' range
+
+    @property
+    def steering(self) -> Scalar:
+        """Share of what the three axes want that was granted: 1 is all of it."""
+        return 1.0 / jnp.maximum(1.0 - self.room, 1.0)
 
     @staticmethod
     def none() -> Saturation:
         """Nothing gave way."""
-        return Saturation(jnp.float32(1.0), jnp.float32(0.0), jnp.float32(1.0))
+        return Saturation(jnp.float32(1.0), jnp.float32(0.0))
 
     def worst(self, other: Saturation) -> Saturation:
         """The stronger limitation of two moments."""
-        stronger = jnp.abs(other.thrust) > jnp.abs(self.thrust)
+        stronger = jnp.abs(other.collective) > jnp.abs(self.collective)
         return Saturation(
-            jnp.minimum(self.roll_pitch, other.roll_pitch),
-            jnp.where(stronger, other.thrust, self.thrust),
-            jnp.minimum(self.yaw, other.yaw),
+            jnp.minimum(self.room, other.room),
+            jnp.where(stronger, other.collective, self.collective),
         )
 
 
-def build_mixer(
-    positions: np.ndarray,
-    centre: np.ndarray,
-    torque_per_thrust: np.ndarray,
-    thrust_min: float,
-    thrust_max: float,
-) -> Mixer:
-    """Invert the allocation of a vehicle (host side, NumPy).
+def build_mixer(vehicle: Vehicle, idle_authority: float) -> Mixer:
+    """Invert the allocation of a vehicle, linear about its hover (host side, NumPy)."""
+    rotors = vehicle.rotors
+    arms = vehicle.rotor_positions - vehicle.centre_of_mass
+    reaction = rotors.spin * rotors.torque_per_thrust
+    inverse = np.linalg.inv(np.stack([np.ones(4), arms[:, 1], -arms[:, 0], reaction]))
+    # An allocation that asks a rotor to pull has no hover; a little thrust stands in for it.
+    share = np.maximum(inverse[:, 0], 0.01)
+    collective = np.sqrt(share / rotors.thrust_coefficient)
+    hover = collective * np.sqrt(vehicle.mass * GRAVITY)
+    slope = 2.0 * rotors.thrust_coefficient * hover  # N per rad/s
+    turns = inverse[:, 1:] * np.diag(vehicle.inertia) / slope[:, None]
+    columns = [tuple(float(x) for x in column) for column in (collective, *turns.T)]
+    return Mixer(
+        *columns,
+        speed_min=rotors.speed_min,
+        speed_max=float(np.sqrt(rotors.thrust_reachable / rotors.thrust_coefficient)),
+        idle_authority=idle_authority,
+    )
 
-    Args:
-        positions: [4, 3] rotor positions in the body frame.
-        centre: [3] centre of mass; torques are about it.
-        torque_per_thrust: [4] signed reaction torque per newton.
-        thrust_min: least thrust of a rotor [N].
-        thrust_max: largest thrust of a rotor [N].
+
+def mix(
+    mixer: Mixer, thrust: Scalar, turn: Vec3, unit: Scalar = 1.0
+) -> tuple[Four, Scalar, Saturation]:
+    """Rotor speeds [rad/s] for a collective thrust [N] and angular accelerations [rad/s²].
+
+    Also says where in the speed range the collective lies: 0 is idle, 1 the top. `unit` is a
+    run-time 1.0 that keeps XLA from copying formulas (see `materialise`).
     """
-    arms = positions - centre
-    allocation = np.stack([np.ones(4), arms[:, 1], -arms[:, 0], torque_per_thrust])
-    inverse = np.linalg.inv(allocation)
-    columns = [tuple(float(x) for x in inverse[:, k]) for k in range(4)]
-    return Mixer(*columns, thrust_min=thrust_min, thrust_max=thrust_max)
+    low, high = mixer.speed_min, mixer.speed_max
+    span, c = high - low, mixer.collective
+    root = materialise(jnp.sqrt(jnp.maximum(thrust, 0.0)), unit)
+    mean = 0.25 * (c[0] + c[1] + c[2] + c[3])
+    throttle = jnp.clip((mean * root - low) / span, 0.0, 1.0)
 
-
-def mix(mixer: Mixer, thrust: Scalar, torque: Vec3, unit: Scalar = 1.0) -> tuple[Four, Saturation]:
-    """Rotor thrusts [N] for a collective thrust [N] and torques [N m].
-
-    Exact for vehicles whose rotors share the weight equally; for others the bound on roll and
-    pitch is a little cautious. `unit` is a run-time 1.0 that keeps XLA from copying formulas
-    (see `materialise`).
-    """
-    low, high = mixer.thrust_min, mixer.thrust_max
-    share = mixer.collective
-    tilt = [r * torque.x + p * torque.y for r, p in zip(mixer.roll, mixer.pitch, strict=True)]
-    tilt = materialise(tilt, unit)
-
-    # 1. Roll and pitch: the spread over the rotors must fit between the limits.
-    relative = [t / s for t, s in zip(tilt, share, strict=True)]
-    spread = _largest(relative) - _least(relative)
-    room = high / _largest(share) - low / _least(share)
-    tilt_share = jnp.minimum(1.0, room / jnp.maximum(spread, 1e-9))
-    tilt = materialise([t * tilt_share for t in tilt], unit)
-
-    # 2. Collective thrust: moved until no rotor leaves its limits.
-    floor = _largest([(low - t) / s for t, s in zip(tilt, share, strict=True)])
-    ceiling = _least([(high - t) / s for t, s in zip(tilt, share, strict=True)])
-    granted = materialise(jnp.clip(thrust, floor, ceiling), unit)
-    base = [s * granted + t for s, t in zip(share, tilt, strict=True)]
-
-    # 3. Yaw: what is left.
-    yaw = [y * torque.z for y in mixer.yaw]
-    yaw_share = jnp.float32(1.0)
-    for b, y in zip(base, yaw, strict=True):
-        room_left = jnp.where(y > 0.0, high - b, b - low)
-        wanted = jnp.abs(y)
-        # No demand is always granted, even by a rotor at its limit.
-        granted_share = jnp.where(wanted > 1e-9, room_left / jnp.maximum(wanted, 1e-9), 1.0)
-        yaw_share = jnp.minimum(yaw_share, granted_share)
-    yaw_share = materialise(jnp.maximum(yaw_share, 0.0), unit)
-    thrusts = tuple(b + yaw_share * y for b, y in zip(base, yaw, strict=True))
-    return thrusts, Saturation(tilt_share, granted - thrust, yaw_share)
+    columns = zip(mixer.roll, mixer.pitch, mixer.yaw, strict=True)
+    steer = materialise([r * turn.x + p * turn.y + y * turn.z for r, p, y in columns], unit)
+    room = materialise(1.0 - (_largest(steer) - _least(steer)) / span, unit)
+    full = jnp.minimum(throttle * (1.0 / _FULL_AUTHORITY), 1.0)
+    authority = mixer.idle_authority + (1.0 - mixer.idle_authority) * full
+    strength = materialise(authority / jnp.maximum(1.0 - room, 1.0), unit)
+    wanted = materialise([k * root + strength * s for k, s in zip(c, steer, strict=True)], unit)
+    # With rotors of unequal loads both ends may be left; the top then wins.
+    moved = jnp.minimum(jnp.maximum(0.0, low - _least(wanted)), high - _largest(wanted))
+    return tuple(w + moved for w in wanted), throttle, Saturation(room, moved)

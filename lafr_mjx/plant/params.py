@@ -14,6 +14,7 @@ from lafr_mjx.plant.rigid_body import Inertial
 from lafr_mjx.plant.vec3 import Quat, Scalar, Vec3
 
 if TYPE_CHECKING:
+    from lafr_mjx.plant.gyroscope import Gyroscope
     from lafr_mjx.plant.plugins import Plugin
     from lafr_mjx.plant.rate_loop import FlightController
     from lafr_mjx.plant.rotors import Rotors
@@ -35,6 +36,7 @@ class PlantParams:
 
     inertial: Inertial
     rotors: Rotors
+    gyroscope: Gyroscope
     controller: FlightController  # what the flight controller believes
     command_low: jax.Array  # [4] what the flight controller accepts
     command_high: jax.Array  # [4]

@@ -1,7 +1,8 @@
 """The flight controller: CTBR command to rotor speeds, by a PID on the body rates.
 
-It knows the profile's nominal mass, inertia and rotor constants and nothing of the plant's
-true ones: a payload or a cut propeller shows as missing acceleration, as on a real vehicle.
+It knows the profile's nominal mass, inertia and rotor constants (through its mixer) and nothing of
+the plant's true ones: a payload or a cut propeller shows as missing acceleration, as on a real
+vehicle.
 """
 
 from __future__ import annotations
@@ -31,8 +32,6 @@ class FlightController:
     """What the flight controller believes and how it is tuned."""
 
     mass: Scalar  # kg, nominal
-    inertia: Vec3  # kg m², nominal, about the body axes
-    thrust_coefficient: Scalar  # N/(rad/s)², nominal
     proportional: Vec3  # 1/s
     integral: Vec3  # 1/s²
     derivative: Vec3  # 1, on the filtered angular acceleration
@@ -45,7 +44,7 @@ class RateLoopState:
     """What the controller remembers from step to step."""
 
     integral: Vec3  # rad, integrated rate error
-    previous_rates: Vec3  # rad/s
+    previous_rates: Vec3  # rad/s, as sensed
     acceleration: Vec3  # rad/s², low-pass filtered derivative of the rates
 
     @staticmethod
@@ -55,12 +54,16 @@ class RateLoopState:
 
 
 _INTEGRAL_LIMIT = 1.0  # rad; more would need seconds to unwind
+_WINDUP_ROOM = 0.15  # of the rotors' range: with less left, the integrals grow slower
 
 
 def control_rates(
     controller: FlightController, state: RateLoopState, command: Ctbr, rates: Vec3, dt: float
 ) -> tuple[RateLoopState, Four, Saturation]:
-    """One step of the loop: new memory, wanted rotor speeds [rad/s], what gave way."""
+    """One step of the loop on sensed rates: new memory, wanted rotor speeds [rad/s], what gave way.
+
+    The derivative acts on the rates, not on the error: a step of the command gives no kick.
+    """
     error = command.rates - rates
     smoothing = 1.0 - jnp.exp(-dt * controller.derivative_cutoff)
     raw = (rates - state.previous_rates) * (1.0 / dt)
@@ -72,20 +75,13 @@ def control_rates(
         - acceleration.scaled(controller.derivative)
     )
     unit = runtime_unit(controller.mass)
-    torque = materialise(wanted.scaled(controller.inertia), unit)
-    thrusts, saturation = mix(controller.mixer, command.thrust * controller.mass, torque, unit)
+    thrust = command.thrust * controller.mass
+    speeds, throttle, saturation = mix(controller.mixer, thrust, materialise(wanted, unit), unit)
 
-    # Anti-windup: an axis that gave way does not integrate further.
-    tilt_free = jnp.where(saturation.roll_pitch < 1.0, 0.0, dt)
-    yaw_free = jnp.where(saturation.yaw < 1.0, 0.0, dt)
-    integral = state.integral + error.scaled(Vec3(tilt_free, tilt_free, yaw_free))
-    integral = Vec3(*(jnp.clip(x, -_INTEGRAL_LIMIT, _INTEGRAL_LIMIT) for x in _parts(integral)))
-
-    speeds = tuple(
-        jnp.sqrt(jnp.maximum(thrust, 0.0) / controller.thrust_coefficient) for thrust in thrusts
-    )
+    # Anti-windup: steering that needs almost all of the rotors' range does not integrate further,
+    # and without thrust there is nothing to hold.
+    gain = dt * jnp.clip(saturation.room * (1.0 / _WINDUP_ROOM), 0.0, 1.0)
+    limit = jnp.where(throttle > 0.0, _INTEGRAL_LIMIT, 0.0)
+    grown = state.integral + error * gain
+    integral = Vec3(*(jnp.clip(x, -limit, limit) for x in (grown.x, grown.y, grown.z)))
     return RateLoopState(integral, rates, acceleration), speeds, saturation
-
-
-def _parts(vector: Vec3) -> tuple[Scalar, Scalar, Scalar]:
-    return vector.x, vector.y, vector.z

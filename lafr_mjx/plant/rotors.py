@@ -1,4 +1,4 @@
-"""Rotors: first-order motor lag, thrust and reaction torque."""
+"""Rotors: first-order motor lag, thrust, reaction torque, angular momentum."""
 
 from __future__ import annotations
 
@@ -21,6 +21,7 @@ class Rotors:
     position: tuple[Vec3, ...]  # m, body frame
     thrust_coefficient: Four  # N/(rad/s)²
     torque_per_thrust: Four  # m, signed: reaction torque about body z per newton
+    inertia: Four  # kg m², signed likewise: reaction torque per angular acceleration of the rotor
     time_constant: Scalar  # s
     speed_min: Scalar  # rad/s
     speed_max: Scalar  # rad/s, at full voltage
@@ -51,6 +52,18 @@ class Rotors:
             lift = Vec3(0.0, 0.0, thrust)
             total = total + Wrench(lift, point.cross(lift) + Vec3(0.0, 0.0, ratio * thrust))
         return total
+
+    def momentum_torque(self, before: Four, speeds: Four, rates: Vec3, dt: float) -> Vec3:
+        """Torque on the body [N m] from rotors that are spun up and turned with the body.
+
+        With h the angular momentum that the rotors took from the body: ḣ + ω × h, along z and
+        across. The rotors' inertia at rest is part of the body's.
+        """
+        growth = sum(
+            j * (new - old) for j, old, new in zip(self.inertia, before, speeds, strict=True)
+        )
+        h = sum(j * old for j, old in zip(self.inertia, before, strict=True))
+        return Vec3(rates.y * h, -(rates.x * h), growth * (1.0 / dt))
 
     def hover_speeds(self, mass: Scalar, gravity: float) -> Four:
         """Speeds at which equal thrusts carry the weight, within the speed limits."""

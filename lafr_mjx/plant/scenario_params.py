@@ -9,6 +9,7 @@ import numpy as np
 
 from lafr_mjx.errors import InputError
 from lafr_mjx.plant.flight import Conditions
+from lafr_mjx.plant.gyroscope import Gyroscope
 from lafr_mjx.plant.mixer import build_mixer
 from lafr_mjx.plant.params import CrashLimits, PlantParams, as_leaves, inertial_of
 from lafr_mjx.plant.plugins import Plugin, World, shipped
@@ -35,7 +36,6 @@ def params_for(
 ) -> PlantParams:
     """Parameters of a vehicle under these settings; `extra_plugins` come from the user."""
     rotors = vehicle.rotors
-    signed_torque = rotors.spin * rotors.torque_per_thrust
     mass, inertia, centre = add_point_mass(
         vehicle.frame.mass * settings.mass_scale,
         vehicle.frame.inertia * settings.mass_scale,
@@ -48,12 +48,17 @@ def params_for(
         rotors=Rotors(
             position=tuple(Vec3(*p) for p in vehicle.rotor_positions),
             thrust_coefficient=tuple(rotors.thrust_coefficient * s for s in settings.rotor_scale),
-            torque_per_thrust=tuple(signed_torque),
+            torque_per_thrust=tuple(rotors.spin * rotors.torque_per_thrust),
+            inertia=tuple(rotors.spin * rotors.inertia),
             time_constant=rotors.time_constant,
             speed_min=rotors.speed_min,
             speed_max=rotors.speed_max,
         ),
-        controller=_flight_controller(vehicle, signed_torque),
+        gyroscope=Gyroscope(
+            noise=settings.noise_scale * settings.gyro_noise_radps,
+            delay=1e-3 * settings.gyro_delay_ms,
+        ),
+        controller=_flight_controller(vehicle, settings.rate_loop_slowness),
         command_low=jnp.asarray(vehicle.limits.low),
         command_high=jnp.asarray(vehicle.limits.high),
         crash=CrashLimits(),
@@ -79,24 +84,17 @@ def conditions_for(
     )
 
 
-def _flight_controller(vehicle: Vehicle, signed_torque: np.ndarray) -> FlightController:
-    """It believes in the profile, whatever the scenario says."""
-    rotors, loop = vehicle.rotors, vehicle.rate_loop
+def _flight_controller(vehicle: Vehicle, slowness: float) -> FlightController:
+    """It believes in the profile, whatever the scenario says of the vehicle."""
+    loop = vehicle.rate_loop
+    gains = loop.gains.blended(loop.slow, slowness)
     return FlightController(
         mass=vehicle.mass,
-        inertia=Vec3(*np.diag(vehicle.inertia)),
-        thrust_coefficient=rotors.thrust_coefficient,
-        proportional=Vec3(*loop.proportional),
-        integral=Vec3(*loop.integral),
-        derivative=Vec3(*loop.derivative),
+        proportional=Vec3(*gains.proportional),
+        integral=Vec3(*gains.integral),
+        derivative=Vec3(*gains.derivative),
         derivative_cutoff=2.0 * np.pi * loop.derivative_cutoff,
-        mixer=build_mixer(
-            vehicle.rotor_positions,
-            vehicle.centre_of_mass,
-            signed_torque,
-            rotors.thrust_coefficient * rotors.speed_min**2,
-            rotors.thrust_reachable,
-        ),
+        mixer=build_mixer(vehicle, gains.idle_authority),
     )
 
 

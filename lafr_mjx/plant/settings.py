@@ -62,6 +62,10 @@ _VEHICLE = (
     Setting("payload_kg", at_most=5.0, change="jump"),
     Setting("payload_position_m", (0.0, 0.0, 0.0), -1.0, at_most=1.0, change="jump"),  # body frame
     Setting("rotor_scale", (1.0,) * 4, None, above=0.0, at_most=2.0),  # thrust and torque
+    # 0: the gains of the vehicle's firmware; 1: those of the profile's slow loop
+    Setting("rate_loop_slowness", at_most=1.0, change="never"),
+    Setting("gyro_noise_radps", at_most=1.0),  # what the rate loop senses, times noise_scale
+    Setting("gyro_delay_ms", at_most=10.0),
 )
 _users: dict[str, Setting] = {}
 

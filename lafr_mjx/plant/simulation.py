@@ -15,6 +15,7 @@ import numpy as np
 from flax import struct
 
 from lafr_mjx.plant import messages
+from lafr_mjx.plant.gyroscope import GyroState
 from lafr_mjx.plant.messages import CommandMessage, SampleMessage
 from lafr_mjx.plant.mixer import Saturation
 from lafr_mjx.plant.noise import Draws
@@ -52,6 +53,7 @@ class PlantState:
 
     physics: Any  # the engine's own state
     rotor_speed: Four  # rad/s
+    gyro: GyroState
     rate_loop: RateLoopState
     commands: tuple[CommandMessage, ...]  # on their way or in force, newest first
     samples: tuple[SampleMessage, ...]  # newest first
@@ -86,6 +88,7 @@ def reset(
     return PlantState(
         physics=engine.physics(motion),
         rotor_speed=params.rotors.hover_speeds(params.inertial.mass, GRAVITY),
+        gyro=GyroState.start(motion.rates),
         rate_loop=RateLoopState.start(motion.rates),
         commands=messages.full_of(hover),
         samples=messages.first_sample(motion),
@@ -123,45 +126,51 @@ def step(
 
     mass = engine.prepare(params.inertial)
     unit = runtime_unit(params.inertial.mass)
-    substeps = round(SAMPLE_DT / engine.timestep)
+    dt = engine.timestep
+    substeps = round(SAMPLE_DT / dt)
 
     def physics_step(carry: tuple, index: jax.Array) -> tuple[tuple, None]:
-        physics, speeds, loop, saturation, offset = carry
+        physics, speeds, gyro, loop, saturation, offset, drift = carry
         motion = engine.motion(physics)
-        start = offset + index * engine.timestep
-        wanted = materialise(messages.in_force(commands, start, engine.timestep, unit), unit)
-        loop, targets, limited = control_rates(
-            params.controller, loop, wanted, motion.rates, engine.timestep
-        )
-        speeds = materialise(params.rotors.turn(speeds, targets, ceiling, engine.timestep), unit)
-        wrench = _total_wrench(params, memories, motion, speeds, unit)
+        start = offset + index * dt
+        wanted = materialise(messages.in_force(commands, start, dt, unit), unit)
+        gyro = params.gyroscope.turned(gyro, motion.rates, drift, dt)
+        loop, targets, limited = control_rates(params.controller, loop, wanted, gyro.sensed, dt)
+        before = speeds
+        speeds = materialise(params.rotors.turn(before, targets, ceiling, dt), unit)
+        wrench = total_wrench(params, memories, motion, (before, speeds), dt, unit)
         physics = engine.advance(mass, physics, wrench)
-        return (physics, speeds, loop, saturation.worst(limited), offset), None
+        return (physics, speeds, gyro, loop, saturation.worst(limited), offset, drift), None
 
     def sampling_interval(carry: tuple, index: jax.Array) -> tuple[tuple, SampleMessage]:
-        physics, speeds, loop, saturation, sense_memories = carry
-        inner = (physics, speeds, loop, saturation, index * jnp.float32(SAMPLE_DT))
+        physics, speeds, gyro, loop, saturation, sense_memories = carry
+        draws = Draws.of(state.key, moment + 1 + index, "gyroscope")
+        drift = params.gyroscope.drift(gyro, draws)
+        inner = (physics, speeds, gyro, loop, saturation, index * jnp.float32(SAMPLE_DT), drift)
         steps = jnp.arange(substeps, dtype=jnp.float32)
-        (physics, speeds, loop, saturation, _), _ = jax.lax.scan(physics_step, inner, steps)
+        inner, _ = jax.lax.scan(physics_step, inner, steps)
+        physics, speeds, gyro, loop, saturation, _, _ = inner
 
         sample = SampleMessage(engine.motion(physics), jnp.float32(0.0), jnp.float32(0.0))
         sense_memories = dict(sense_memories)
         for name, plugin in _of(params, SensePlugin):
             draws = Draws.of(state.key, moment + 1 + index, name)
             sense_memories[name], sample = plugin.sense(sense_memories[name], draws, sample)
-        return (physics, speeds, loop, saturation, sense_memories), sample
+        return (physics, speeds, gyro, loop, saturation, sense_memories), sample
 
     sense_memories = {name: memories[name] for name, _ in _of(params, SensePlugin)}
     carry = (
-        state.physics, state.rotor_speed, state.rate_loop, Saturation.none(), sense_memories,
+        state.physics, state.rotor_speed, state.gyro, state.rate_loop, Saturation.none(),
+        sense_memories,
     )  # fmt: skip
     carry, taken = jax.lax.scan(sampling_interval, carry, jnp.arange(SAMPLES_PER_TICK))
-    physics, speeds, loop, saturation, sense_memories = carry
+    physics, speeds, gyro, loop, saturation, sense_memories = carry
 
-    moving = _Moving(physics, speeds, loop, {**memories, **sense_memories}, saturation)
+    moving = _Moving(physics, speeds, gyro, loop, {**memories, **sense_memories}, saturation)
     before = _Moving(
-        state.physics, state.rotor_speed, state.rate_loop, state.memories, state.saturation
-    )
+        state.physics, state.rotor_speed, state.gyro, state.rate_loop, state.memories,
+        state.saturation,
+    )  # fmt: skip
     crash, held = _frozen_if_crashed(engine, params, state.crash, before, moving)
     # What a frozen vehicle senses is where it stands, not what its physics would have done.
     standing = engine.motion(held.physics)
@@ -177,6 +186,7 @@ def step(
     new = PlantState(
         physics=held.physics,
         rotor_speed=held.rotor_speed,
+        gyro=held.gyro,
         rate_loop=held.rate_loop,
         commands=messages.commands_later(commands, CONTROL_DT),
         samples=samples,
@@ -210,10 +220,16 @@ def air_velocity(params: PlantParams, memories: dict[str, Any], point: Vec3) -> 
     return total
 
 
-def _total_wrench(
-    params: PlantParams, memories: dict[str, Any], motion: Motion, speeds: Four, unit: Scalar
+def total_wrench(
+    params: PlantParams,
+    memories: dict[str, Any],
+    motion: Motion,
+    turned: tuple[Four, Four],
+    dt: float,
+    unit: Scalar,
 ) -> Wrench:
-    rotors = params.rotors
+    """All that acts on the body while its rotors go from the first to the second speeds."""
+    rotors, (before, speeds) = params.rotors, turned
     thrusts = rotors.thrusts(speeds)
     rotation, rates = materialise(motion.attitude.matrix(), unit), motion.rates
 
@@ -233,6 +249,8 @@ def _total_wrench(
         rotor_thrust=thrusts,
     )
     total = rotors.wrench(thrusts)
+    momentum = rotors.momentum_torque(before, speeds, rates, dt)
+    total = Wrench(total.force, total.torque + momentum)
     for name, plugin in _of(params, ForcePlugin):
         total = total + plugin.wrench(memories[name], flow)
     return materialise(total, unit)
@@ -244,6 +262,7 @@ class _Moving:
 
     physics: Any
     rotor_speed: Four
+    gyro: GyroState
     rate_loop: RateLoopState
     memories: dict[str, Any]
     saturation: Saturation

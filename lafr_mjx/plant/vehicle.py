@@ -35,6 +35,7 @@ class Rotors:
     speed_max: float  # rad/s
     thrust_max: float  # N, what the flight controller asks of one rotor at most
     spin: np.ndarray  # [4] ±1, sign of the reaction torque about body z
+    inertia: float  # kg m², of a propeller with what turns of its motor
 
     @property
     def thrust_reachable(self) -> float:
@@ -43,12 +44,26 @@ class Rotors:
 
 
 @dataclass(frozen=True, eq=False)
-class RateLoop:
-    """Body-rate PID of the flight controller: angular acceleration per rate error."""
+class Gains:
+    """Of a PID on body rates: angular acceleration (in hover) per rate error."""
 
     proportional: np.ndarray  # [3] 1/s
     integral: np.ndarray  # [3] 1/s²
     derivative: np.ndarray  # [3] on the filtered angular acceleration
+    idle_authority: float  # strength of the steering without thrust
+
+    def blended(self, other: Gains, share: float) -> Gains:
+        """Between these (0) and others (1), evenly in their logarithms."""
+        pairs = zip(vars(self).values(), vars(other).values(), strict=True)
+        return Gains(*(a ** (1.0 - share) * b**share for a, b in pairs))
+
+
+@dataclass(frozen=True, eq=False)
+class RateLoop:
+    """Body-rate loop of the flight controller."""
+
+    gains: Gains
+    slow: Gains  # of a slower firmware, which scenarios may ask for
     derivative_cutoff: float  # Hz
 
 
@@ -198,6 +213,7 @@ def _read_rotors(table: Table) -> Rotors:
         speed_max=speed_max,
         thrust_max=table.number("thrust_max_n", above=0.0),
         spin=spin,
+        inertia=table.number("inertia_kgm2", 0.0, at_least=0.0, at_most=1.0),
     )
 
 
@@ -217,11 +233,20 @@ def _read_limits(table: Table) -> CommandLimits:
 
 
 def _read_rate_loop(table: Table) -> RateLoop:
+    gains = _read_gains(table)
     return RateLoop(
+        gains=gains,
+        slow=_read_gains(table.table("slow")) if "slow" in table else gains,
+        derivative_cutoff=table.number("derivative_cutoff_hz", 60.0, above=0.0),
+    )
+
+
+def _read_gains(table: Table) -> Gains:
+    return Gains(
         proportional=table.vector("proportional_per_s", 3, above=0.0),
         integral=table.vector("integral_per_s2", 3, [0.0] * 3, at_least=0.0),
         derivative=table.vector("derivative", 3, [0.0] * 3, at_least=0.0),
-        derivative_cutoff=table.number("derivative_cutoff_hz", 60.0, above=0.0),
+        idle_authority=table.number("idle_authority", 1.0, at_least=0.0, at_most=1.0),
     )
 
 

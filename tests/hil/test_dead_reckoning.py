@@ -88,7 +88,7 @@ def test_the_log_says_which_command_was_in_force():
     assert log.heard(0.0) is None, "forgotten"
 
 
-@pytest.mark.parametrize("frequency", [18.0, EXPECTED, 34.0, 55.0])
+@pytest.mark.parametrize("frequency", [18.0, 24.0, EXPECTED, 55.0, 120.0])
 def test_the_rate_loop_is_found_from_a_flight(frequency):
     fit = Fit()
     fly(Mass(AS_EXPECTED, frequency=frequency), fit, 4.0, jerky)

@@ -35,9 +35,8 @@ class Trace(NamedTuple):
     sensed: State
     stamp: Any
     rotor_speed: Any  # [T, 4]
-    roll_pitch_share: Any
-    thrust_deviation: Any
-    yaw_share: Any
+    steering_share: Any
+    collective_shift: Any
     crash: Any
     voltage: Any
     charge_used: Any
@@ -57,9 +56,8 @@ def _chunk(engine, params, state, commands):
             sensed=sensed.state,
             stamp=sensed.stamp,
             rotor_speed=jnp.stack(state.rotor_speed),
-            roll_pitch_share=state.saturation.roll_pitch,
-            thrust_deviation=state.saturation.thrust,
-            yaw_share=state.saturation.yaw,
+            steering_share=state.saturation.steering,
+            collective_shift=state.saturation.collective,
             crash=state.crash,
             voltage=battery.voltage,
             charge_used=battery.used,

@@ -4,12 +4,14 @@ from __future__ import annotations
 
 import re
 from functools import partial
+from typing import Any
 
 import jax
 import jax.numpy as jnp
 import mujoco
 import numpy as np
 import pytest
+from dm_control import mjcf
 from mujoco import mjx
 from payload_model import payload_model
 
@@ -208,7 +210,8 @@ def aggressive(engines):
 
 
 def aggressive_flight(engine, params):
-    """Body wrenches [500, 6] and motions [500, 13] of 1 s: rate commands flip at high thrust."""
+    """Of 1 s in which rate commands flip at high thrust: what the air does [500, 6], all wrenches
+    [500, 6], rotor speeds [501, 4] and motions [500, 13]."""
     commands = np.zeros((500, 4), np.float32)
     moment = 0.002 * np.arange(500)
     commands[:, 0] = 14.0 + 9.0 * np.sin(9.0 * moment)
@@ -224,15 +227,19 @@ def aggressive_flight(engine, params):
         loop, targets, _ = control_rates(
             params.controller, loop, wanted, engine.motion(physics).rates, 0.002
         )
-        speeds = params.rotors.turn(speeds, targets, 1.0, 0.002)
-        wrench = params.rotors.wrench(params.rotors.thrusts(speeds))
+        before, speeds = speeds, params.rotors.turn(speeds, targets, 1.0, 0.002)
+        air = params.rotors.wrench(params.rotors.thrusts(speeds))
+        rates = engine.motion(physics).rates
+        momentum = params.rotors.momentum_torque(before, speeds, rates, 0.002)
+        wrench = Wrench(air.force, air.torque + momentum)
         physics = engine.advance(mass, physics, wrench)
-        push = jnp.concatenate([wrench.force.array(), wrench.torque.array()])
-        return (physics, speeds, loop), (push, engine.motion(physics).array())
+        pushes = [jnp.concatenate([w.force.array(), w.torque.array()]) for w in (air, wrench)]
+        return (physics, speeds, loop), (*pushes, jnp.stack(speeds), engine.motion(physics).array())
 
     speeds = params.rotors.hover_speeds(params.inertial.mass, 9.81)
     start = (engine.physics(rest()), speeds, RateLoopState.start(Vec3.zero()))
-    return jax.lax.scan(one, start, jnp.asarray(commands))[1]
+    air, pushes, turned, motions = jax.lax.scan(one, start, jnp.asarray(commands))[1]
+    return air, pushes, jnp.concatenate([jnp.stack(speeds)[None], turned]), motions
 
 
 def c_mujoco(model, pushes):
@@ -251,15 +258,57 @@ def c_mujoco(model, pushes):
 def test_aggressive_flight_agrees_with_c_mujoco(vehicle, aggressive, name, load):
     """The C model gets its payload as a welded body: MuJoCo computes the mass properties."""
     params = params_for(vehicle, Settings(**load))
-    pushes, motions = (np.asarray(x) for x in aggressive[name](params))
+    _, pushes, _, motions = (np.asarray(x) for x in aggressive[name](params))
     payload = (load.get("payload_kg", 0.0), load.get("payload_position_m", (0.0, 0.0, 0.0)))
     expected = c_mujoco(payload_model(vehicle, *payload), pushes)
     assert np.abs(expected[:, 10:]).max() > 4.0  # it does turn
-    difference = np.abs(motions - expected)
-    assert difference[..., 0:3].max() < 1e-4
-    assert difference[..., 3:6].max() < 5e-4
-    assert difference[..., 6:10].max() < 5e-5
-    assert difference[..., 10:].max() < 5e-4
+    assert np.all(worst(motions - expected) < [1e-4, 5e-4, 5e-5, 5e-4])
+
+
+def c_mujoco_with_rotors(vehicle, air, speeds):
+    """Motions [T, 13] of C MuJoCo whose rotors are bodies on hinges, driven along these speeds."""
+    root: Any = mjcf.from_path(str(vehicle.mjcf_path))
+    root.keyframe.remove()
+    body = root.find("body", vehicle.body_name)
+    disc = np.array([0.51, 0.51, 1.0]) * vehicle.rotors.inertia
+    body.inertial.diaginertia = np.diag(vehicle.inertia) - 4.0 * disc
+    for place in vehicle.rotor_positions:
+        rotor = body.add("body", pos=place)
+        rotor.add("inertial", pos=[0.0] * 3, mass=1e-9, diaginertia=disc)
+        rotor.add("joint", type="hinge", axis=[0.0, 0.0, 1.0])
+    model = mujoco.MjModel.from_xml_string(root.to_xml_string(), root.get_assets())
+    model.opt.timestep, model.opt.integrator = 0.002, mujoco.mjtIntegrator.mjINT_EULER
+    model.opt.disableflags |= int(mujoco.mjtDisableBit.mjDSBL_CONTACT)
+    data, mass = mujoco.MjData(model), np.zeros((10, 10))
+    turns = -vehicle.rotors.spin * speeds.astype(float)  # against the torque on the body
+    data.qpos[:7], data.qvel[6:] = [0.0, 0.0, 1.5, 1.0, 0.0, 0.0, 0.0], turns[0]
+    motions = []
+    for push, rise in zip(air.astype(float), np.diff(turns, axis=0) / 0.002, strict=True):
+        data.qfrc_applied[:] = 0.0
+        mujoco.mj_forward(model, data)
+        mujoco.mj_fullM(model, data, mass)
+        force = so3.quaternion_to_matrix(data.qpos[3:7]) @ push[:3]
+        free = np.array([*force, *push[3:]])
+        known = free - data.qfrc_bias[:6] - mass[:6, 6:] @ rise
+        acceleration = np.concatenate([np.linalg.solve(mass[:6, :6], known), rise])
+        # The motors' torques that spin the rotors up just so.
+        motors = mass[6:] @ acceleration + data.qfrc_bias[6:]
+        data.qfrc_applied[:] = [*free, *motors]
+        mujoco.mj_step(model, data)
+        motions.append([*data.qpos[:3], *data.qvel[:3], *data.qpos[3:7], *data.qvel[3:6]])
+    return np.array(motions)
+
+
+@pytest.mark.parametrize("name", ["freebody", "mjx"])
+def test_rotor_inertia_agrees_with_c_mujoco(vehicle, aggressive, name):
+    """Reaction and gyroscopic torques against four more bodies that really turn."""
+    air, _, speeds, motions = (
+        np.asarray(x) for x in aggressive[name](params_for(vehicle, Settings()))
+    )
+    expected = c_mujoco_with_rotors(vehicle, air, speeds)
+    without = c_mujoco(payload_model(vehicle), air)
+    assert worst(without - expected)[3] > 1.0  # it matters
+    assert np.all(worst(motions - expected) < [1e-4, 5e-4, 5e-5, 5e-4])
 
 
 def test_flight_model_keeps_the_coupling_of_an_off_centre_mass(vehicle):

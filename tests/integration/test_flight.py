@@ -212,9 +212,10 @@ def test_a_controllers_nan_is_never_sent(flown, vehicle, task, broken):
     rollout = flown("nominal", with_controller=controller)[2]
     hover = np.broadcast_to([9.81, 0.0, 0.0, 0.0], rollout.command.shape)
     np.testing.assert_allclose(rollout.command, hover, rtol=1e-6)
-    # It stays in its place until the reference has left it behind by 2 m.
+    # It stays in its place until the reference has left it behind by 2 m; open loop, the
+    # gyroscope's noise tilts it by fractions of a degree.
     away = np.linalg.norm(rollout.truth.position - task.start_position, axis=-1)
-    assert away.max() < 0.01
+    assert away.max() < 0.03
     assert np.isfinite(rollout.truth.position).all()
     first = int(np.argmax(rollout.crashed))
     assert error_of(rollout)[first - 1] > 2.0

@@ -19,7 +19,7 @@ from lafr_mjx.plant.scenario import Settings
 from lafr_mjx.plant.scenario_params import params_for
 from lafr_mjx.plant.simulation import FLYING
 from lafr_mjx.plant.vec3 import Vec3
-from lafr_mjx.plant.vehicle import add_point_mass
+from lafr_mjx.plant.vehicle import add_point_mass, load_vehicle
 from lafr_mjx.types import GRAVITY
 
 DT = 0.002
@@ -181,6 +181,23 @@ def test_torque_free_rotation_keeps_its_angular_momentum(rig, fine_rig, still, v
     # One step of |ω| = 7 rad/s turns by 0.014 rad; a few per cent of that stay each second.
     assert drift[0] < 0.014
     assert HALVED[0] - 0.05 < drift[1] / drift[0] < HALVED[1] + 0.05
+
+
+@pytest.mark.parametrize("name", ["lafr192", "kingfisher"])
+def test_accelerating_rotors_turn_the_body_the_other_way(rig, name):
+    """Without air in the propellers the momentum about z of body and rotors together is kept."""
+    vehicle = load_vehicle(name)
+    params = params_for(vehicle, Settings())
+    vacuum = params.rotors.replace(torque_per_thrust=(0.0,) * 4)
+    params = as_leaves(params.replace(rotors=vacuum))
+    start = rig.start(params)
+    _, trace = rig.fly(params, start, np.array([GRAVITY, 0.0, 0.0, 2.0]), 0.5)
+    # A rotor turns against the torque that its drag has on the body.
+    rotors = trace.rotor_speed @ (-vehicle.rotors.spin * vehicle.rotors.inertia)
+    before = np.array(start.rotor_speed) @ (-vehicle.rotors.spin * vehicle.rotors.inertia)
+    body = vehicle.inertia[2, 2] * trace.truth.rates[:, 2]
+    assert body.max() > 1.0 * vehicle.inertia[2, 2]
+    np.testing.assert_allclose(body + rotors - before, 0.0, atol=1e-4 * body.max())
 
 
 def test_equal_thrusts_turn_an_off_centre_payload(rig, vehicle):

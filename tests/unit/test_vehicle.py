@@ -106,6 +106,14 @@ def test_scene_floor_stops_the_fall_and_props_move():
     assert model.camera("track").id != model.camera("overview").id
 
 
+def test_a_profile_of_version_0_2_still_loads():
+    """Without rotor inertia, slow loop and authority: none, the same loop, full."""
+    vehicle = load_vehicle(str(ASSETS.parent / "docs" / "examples" / "sparrow.toml"))
+    assert vehicle.rotors.inertia == 0.0
+    assert vehicle.rate_loop.slow is vehicle.rate_loop.gains
+    assert vehicle.rate_loop.gains.idle_authority == 1.0
+
+
 BAD_PROFILES = {
     "unknown key": (r"^speed_min_radps", "speed_minimum_radps", "speed_minimum|speed_min_radps"),
     "wrong type": (r"^time_constant_s = .*", 'time_constant_s = "fast"', "rotors.time_constant_s"),

@@ -16,6 +16,7 @@ from jax.flatten_util import ravel_pytree
 from lafr_mjx import compilation_cache
 from lafr_mjx.plant import simulation
 from lafr_mjx.plant.engine import build_engine
+from lafr_mjx.plant.gyroscope import GyroState
 from lafr_mjx.plant.messages import SampleMessage
 from lafr_mjx.plant.noise import Draws
 from lafr_mjx.plant.plugins.battery import Battery, BatteryState
@@ -87,7 +88,7 @@ class Physics:
         def on_ground(key: jax.Array) -> jax.Array:
             start = simulation.reset(engine, params, key, (*position, GROUND_M))
             idle = jax.tree.map(lambda speed: jnp.zeros_like(speed), start.rotor_speed)
-            carry = (start.physics, idle, start.rate_loop, start.memories)
+            carry = (start.physics, idle, start.gyro, start.rate_loop, start.memories)
             flat, unravel = ravel_pytree(carry)
             shapes.append(unravel)
             return flat
@@ -127,7 +128,7 @@ def _stepper(engine: Any, params: Any, unravel: Any) -> Any:
     def step(
         flat: jax.Array, commands: jax.Array, scale: jax.Array, count: jax.Array, key: jax.Array
     ) -> tuple[jax.Array, jax.Array]:
-        physics, speeds, loop, memories = unravel(flat)
+        physics, speeds, gyro, loop, memories = unravel(flat)
         memories = dict(memories)
         unit = runtime_unit(params.inertial.mass)
         weak = params.replace(
@@ -147,25 +148,30 @@ def _stepper(engine: Any, params: Any, unravel: Any) -> Any:
         mass = engine.prepare(params.inertial)
 
         def substep(carry: tuple, command: jax.Array) -> tuple[tuple, None]:
-            motion, speeds, loop, impact, upright = carry
+            motion, before, gyro, loop, impact, upright = carry
             wanted = Ctbr(command[0], Vec3.of(command[1:]))
+            sensed = params.gyroscope.turned(gyro, motion.rates, drift, TIMESTEP)
             new_loop, targets, _ = control_rates(
-                params.controller, loop, wanted, motion.rates, TIMESTEP
+                params.controller, loop, wanted, sensed.sensed, TIMESTEP
             )
-            speeds = params.rotors.turn(speeds, targets, ceiling, TIMESTEP)
-            wrench = simulation._total_wrench(weak, memories, motion, speeds, unit)
+            speeds = params.rotors.turn(before, targets, ceiling, TIMESTEP)
+            turned = (before, speeds)
+            wrench = simulation.total_wrench(weak, memories, motion, turned, TIMESTEP, unit)
             moved = engine.advance(mass, motion, wrench)
             down = (moved.position.z <= GROUND_M) & (moved.velocity.z <= 0.0)
             cosine = moved.attitude.matrix().c.z
             hard = down & (-moved.velocity.z > impact)
             impact = jnp.where(hard, -moved.velocity.z, impact)
             upright = jnp.where(hard, cosine, upright)
-            rest = (_standing(moved), RateLoopState.start(Vec3.zero()))
-            motion, loop = jax.tree.map(lambda a, b: jnp.where(down, a, b), rest, (moved, new_loop))
-            return (motion, speeds, loop, impact, upright), None
+            still = Vec3.zero()
+            rest = (_standing(moved), GyroState.start(still), RateLoopState.start(still))
+            flying = (moved, sensed, new_loop)
+            motion, gyro, loop = jax.tree.map(lambda a, b: jnp.where(down, a, b), rest, flying)
+            return (motion, speeds, gyro, loop, impact, upright), None
 
-        start = (physics, speeds, loop, jnp.float32(0.0), jnp.float32(1.0))
-        (motion, speeds, loop, impact, upright), _ = jax.lax.scan(substep, start, commands)
+        drift = params.gyroscope.drift(gyro, Draws.of(key, 2 * count + 1, "gyroscope"))
+        start = (physics, speeds, gyro, loop, jnp.float32(0.0), jnp.float32(1.0))
+        (motion, speeds, gyro, loop, impact, upright), _ = jax.lax.scan(substep, start, commands)
         sample = SampleMessage(motion, jnp.float32(0.0), jnp.float32(0.0))
         for name, plugin in of(SensePlugin):
             draws = Draws.of(key, 2 * count + 1, name)
@@ -173,7 +179,7 @@ def _stepper(engine: Any, params: Any, unravel: Any) -> Any:
         voltages = [m.voltage for m in memories.values() if isinstance(m, BatteryState)]
         rest = jnp.stack([*speeds, voltages[0], impact, upright])
         out = jnp.concatenate([motion.array(), sample.motion.array(), rest])
-        return ravel_pytree((motion, speeds, loop, memories))[0], out
+        return ravel_pytree((motion, speeds, gyro, loop, memories))[0], out
 
     return step
 

@@ -13,6 +13,7 @@ import jax.numpy as jnp
 
 from lafr_mjx.learner import model_rollout, rash_bptt, references, verify
 from lafr_mjx.learner.ats_verified import Verified
+from lafr_mjx.learner.corridor import Corridor
 from lafr_mjx.learner.rash_bptt import Anchors, TrainSettings
 from lafr_mjx.learner.reference_fixed import Fixed
 from lafr_mjx.learner.references import Known
@@ -104,14 +105,15 @@ class Progress(NamedTuple):
     notes: dict[str, Any]  # the rule's own
 
 
-def sensed_peak_error(rollout: Rollout, ramp_s: Any) -> jax.Array:
-    """Peak of ‖p - p_ref‖ after the ramp, from what was sensed, at the samples' own stamps.
+def sensed_peak_error(rollout: Rollout, ramp_s: Any, corridor: Corridor) -> jax.Array:
+    """Peak error after the ramp, as it is judged, of what was sensed at the samples' own stamps.
 
     Of a flight that the guard had to help the ramp counts, too: what follows the help is calm.
     """
     late = rollout.time - rollout.stamp
     reference = rollout.reference.position - rollout.reference.velocity * late[:, None]
-    error = jnp.linalg.norm(rollout.sensed.position - reference, axis=-1)
+    beside = corridor.at(jnp.asarray(rollout.phase - rollout.phase_rate * late))
+    error = corridor.judged(jnp.asarray(rollout.sensed.position), reference, beside)
     counted = rollout.valid & ~rollout.crashed
     counted = counted & ((rollout.time >= ramp_s) | jnp.any(rollout.assisted))
     peak = jnp.max(jnp.where(counted, error, 0.0))
@@ -203,8 +205,8 @@ def calibrate(
     """Fit the residuals to the last flights, and say how fast the next one might be."""
     last = LastFlight(
         pace=state.pace,
-        error=sensed_peak_error(rollout, task.ramp_s),
-        threshold=_threshold(state.path, task),
+        error=sensed_peak_error(rollout, task.ramp_s, _corridor(state.path, task)),
+        threshold=task.error_threshold,
         peak_acceleration=peak_acceleration(state.path),
         slowest=task.slowest,
         event=jnp.any(rollout.assisted),
@@ -284,15 +286,16 @@ def accelerate(
     settings: LearnerSettings,
 ) -> tuple[LearnerState, Progress]:
     """Choose the next time scale, and which policy flies it."""
+    corridor = _corridor(path, task)
 
     def predict(policy: Learnable, time_scale: jax.Array, stress: Any) -> verify.Prediction:
         return verify.predict(
             policy, calibrated.ensemble, settings.switches, path, time_scale, task.ramp_s,
-            _stress(calibrated, settings).times(stress), _key(state, 2),
+            _stress(calibrated, settings).times(stress), _key(state, 2), corridor,
         )  # fmt: skip
 
     evidence = Evidence(
-        last=calibrated.last._replace(threshold=_threshold(path, task)),
+        last=calibrated.last,
         rollout=rollout,
         flown=state.policy,
         trained=policy,
@@ -331,9 +334,8 @@ def accelerate(
     return learned, progress
 
 
-def _threshold(path: Path, task: TaskRoom) -> jax.Array:
-    """Largest error that keeps a vehicle as near to the task's path as it must be."""
-    return task.error_threshold - references.deviation(path, task.path)
+def _corridor(path: Path, task: TaskRoom) -> Corridor:
+    return Corridor.around(path, task.path, task.error_threshold)
 
 
 def _stress(calibrated: Calibrated, settings: LearnerSettings) -> StressScale:

@@ -13,7 +13,7 @@ import jax.numpy as jnp
 
 from lafr_mjx import parts
 from lafr_mjx.errors import InputError
-from lafr_mjx.reference.path import Path, derivatives, lap_s
+from lafr_mjx.reference.path import Path, lap_s
 
 if TYPE_CHECKING:
     from lafr_mjx.learner.time_scaling import LastFlight
@@ -55,14 +55,6 @@ def planner_of(text: str) -> Any:
         InputError: there is none, or it is no planner.
     """
     return parts.checked(parts.REFERENCE, text, ("start", "plan"), "no planner of references")
-
-
-def deviation(path: Path, task: Path) -> jax.Array:
-    """How far a reference is from the task's path, wherever along it [m]."""
-    on_path = derivatives(path, lap_s(path) * jnp.linspace(0.0, 1.0, 129))[:, 0, :3]
-    on_task = derivatives(task, lap_s(task) * jnp.linspace(0.0, 1.0, 1025))[:, 0, :3]
-    squared = jnp.sum((on_path[:, None] - on_task) ** 2, axis=-1)
-    return jnp.sqrt(jnp.max(jnp.min(squared, axis=1)))
 
 
 def planned(planner: ReferencePlanner, known: Known) -> Path:

@@ -18,6 +18,7 @@ from lafr_mjx.types import COMMAND_HOVER, CONTROL_DT
 
 if TYPE_CHECKING:
     from lafr_mjx.control.controller import Learnable
+    from lafr_mjx.learner.corridor import Corridor
     from lafr_mjx.model.residual import Residual, Switches
     from lafr_mjx.reference.path import Path
 
@@ -69,11 +70,13 @@ def predict(
     ramp_s: Any,
     scale: StressScale,
     key: jax.Array,
+    corridor: Corridor | None = None,
 ) -> Prediction:
     """Whole flights, from hover over ramp and lap, at each time scale [A].
 
     All fly side by side until the longest is over. Each member of the ensemble flies its own
     vehicles in its own noise; the time scales share both, so that they differ by nothing else.
+    With a corridor, peaks after the ramp are of errors as they are judged there.
     """
     members, count = ensemble.lag.shape[0], time_scale.shape[0]
     each = STRESSED // members  # stressed flights per member and time scale
@@ -91,7 +94,7 @@ def predict(
 
     seen = _fly(
         policy, ensemble, switches, path, scales, index.ravel(), ramp_s,
-        jax.tree.map(tiled, vehicles), scale.wander, noise_key, each + 2,
+        jax.tree.map(tiled, vehicles), scale.wander, noise_key, each + 2, corridor,
     )  # fmt: skip
     peak, whole, saturated, counted = (x.reshape((members, count, each + 2)) for x in seen)
     saturation = saturated / jnp.maximum(counted, 1.0)
@@ -119,6 +122,7 @@ def _fly(
     wander: Any,
     key: jax.Array,
     repeat: int,
+    corridor: Corridor | None,
 ) -> _Seen:
     """Flights [F] at scales[index], by vehicles [members, F].
 
@@ -133,8 +137,8 @@ def _fly(
 
     def tick(carry: tuple, now: tuple) -> tuple[tuple, None]:
         flying, push, seen = carry
-        wanted, moment, draws = now
-        wanted = jax.tree.map(lambda leaf: leaf[index], wanted)
+        wanted, beside, moment, draws = now
+        wanted, beside = jax.tree.map(lambda leaf: leaf[index], (wanted, beside))
         noise = jnp.tile(draws, (1, count // repeat, 1))
         push = _KEPT * push + (1.0 - _KEPT**2) ** 0.5 * wander * noise[..., 9:]
         pushed = vehicles._replace(bias=vehicles.bias + push)
@@ -143,15 +147,16 @@ def _fly(
             return model_rollout.tick(member, switches, policy, flying, wanted, vehicle, noise)
 
         moved, command = jax.vmap(move)(ensemble, flying, pushed, noise[..., :9])
-        error = jnp.linalg.norm(flying.state.position - wanted.position[:, 0], axis=-1)
-        # What is not finite, or far away, is as bad as it gets.
-        error = jnp.where(jnp.isfinite(error), jnp.minimum(error, 10.0), 10.0)
-        error = jnp.where(moment < lasting, error, 0.0)
+        position, asked = flying.state.position, wanted.position[:, 0]
+        error = _bounded(jnp.linalg.norm(position - asked, axis=-1), moment < lasting)
+        judged = error
+        if corridor is not None:
+            judged = _bounded(corridor.judged(position, asked, beside), moment < lasting)
         counts = (moment >= ramp_s) & (moment < lasting)
         at_limit = jnp.any(jnp.abs(command[..., 1:]) >= _NEAR_LIMIT * high[1:], axis=-1)
         at_limit |= (command[..., 0] >= _NEAR_LIMIT * high[0]) | (command[..., 0] <= low[0])
         seen = _Seen(
-            peak=jnp.where(counts, jnp.maximum(seen.peak, error), seen.peak),
+            peak=jnp.where(counts, jnp.maximum(seen.peak, judged), seen.peak),
             whole=jnp.maximum(seen.whole, error),
             saturated=seen.saturated + (counts & at_limit),
             counted=seen.counted + counts,
@@ -164,11 +169,13 @@ def _fly(
         moments = ticks * CONTROL_DT
         # References do not depend on the vehicle: [ticks, scales, previews, ...].
         shift = moments[:, None, None] + preview
-        references = reference_state(path, *clocks.shifted(clock, shift))
+        phase, *rates = clocks.shifted(clock, shift)
+        references = reference_state(path, phase, *rates)
+        beside = None if corridor is None else corridor.at(phase[..., 0])
         draws = jax.vmap(
             lambda tick: jax.random.normal(jax.random.fold_in(key, tick), (members, repeat, 12))
         )(ticks)
-        flights, _ = jax.lax.scan(tick, flights, (references, moments, draws))
+        flights, _ = jax.lax.scan(tick, flights, (references, beside, moments, draws))
         return first + _CHUNK, flights
 
     zero = jnp.zeros((members, count))
@@ -177,6 +184,12 @@ def _fly(
     carry = (jnp.int32(0), flights)
     _, (_, _, seen) = jax.lax.while_loop(lambda c: c[0] * CONTROL_DT < longest, chunk, carry)
     return seen
+
+
+def _bounded(error: jax.Array, flying: jax.Array) -> jax.Array:
+    """What is not finite, or far away, is as bad as it gets."""
+    error = jnp.where(jnp.isfinite(error), jnp.minimum(error, 10.0), 10.0)
+    return jnp.where(flying, error, 0.0)
 
 
 def _hovering(policy: Learnable, path: Path, *shape: int) -> Flying:

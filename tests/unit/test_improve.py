@@ -14,6 +14,7 @@ from test_metrics import moved, perfect
 from lafr_mjx import batching
 from lafr_mjx.errors import InputError
 from lafr_mjx.learner import loop, model_rollout
+from lafr_mjx.learner.corridor import Corridor
 from lafr_mjx.learner.improve import (
     MOST_WANDER,
     Calibrated,
@@ -66,13 +67,15 @@ def calm():
 
 def test_a_flight_that_was_helped_does_not_look_calm(calm):
     flight, ramp_s = calm[0], calm[1].ramp_s
-    assert float(sensed_peak_error(flight, ramp_s)) == pytest.approx(0.02, rel=0.01)
+    path = batching.single(calm[1].path)
+    corridor = Corridor.around(path, path, 0.35)
+    assert float(sensed_peak_error(flight, ramp_s, corridor)) == pytest.approx(0.02, rel=0.01)
     late = flight.time > 0.9
     for helped in (
         flight._replace(time_scale=np.where(late, 2.0, 1.0) * flight.time_scale),
         flight._replace(fallback=late),
     ):
-        assert float(sensed_peak_error(helped, ramp_s)) == pytest.approx(0.3, rel=0.01)
+        assert float(sensed_peak_error(helped, ramp_s, corridor)) == pytest.approx(0.3, rel=0.01)
         np.testing.assert_array_equal(helped.assisted, late)
 
 

@@ -147,8 +147,8 @@ def test_the_first_reference_is_the_tasks_path(name):
     wanted = np.asarray(derivatives(task.path, phases))[:, :2]
     first = SpaceTime().start(task.path)
     np.testing.assert_allclose(np.asarray(derivatives(first, phases))[:, :2], wanted, atol=0.02)
-    single = batching.single((first, task.path))
-    assert float(jnp.max(Corridor.around(*single, 0.35).beside.deviation)) < 2e-3
+    corridor = Corridor.around(batching.single(first), batching.single(task.path), 0.35)
+    assert float(jnp.max(corridor.beside.deviation)) < 2e-3
     assert Fixed().start(task.path) is task.path
 
 

@@ -105,8 +105,7 @@ def test_policy_that_jumps_is_slewed_then_replaced(flight):
         return wanted._replace(command=np.array([9.8, 6.0 * flip[0], 0, 0]), controller="policy")
 
     logic.flyer.tick = jumping
-    sim.run(1.0)
-    assert logic.machine.rung.name == "BASELINE"
+    assert sim.run(1.0, lambda: logic.machine.rung.name == "BASELINE")
     commands = np.array([c for *_, c, _ in sim.history if c is not None])
     assert np.all(np.abs(np.diff(commands, axis=0)) <= PROFILE.command.slew + 1e-9)
 

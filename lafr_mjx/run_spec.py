@@ -63,8 +63,8 @@ class RunSpec:
     """What is trained: the paper's network (mlp), one of your own, FILE.py:CLASS(...), or the
     policy.npz of another run, to go on from."""
     reference: str = "fixed"
-    """What is flown along: the task's path (fixed), the fastest motion in the learned model within a
-    corridor around it (space-time), or your own: FILE.py:CLASS(...)."""
+    """What is flown along: the task's path (fixed), the fastest motion in the learned model
+    within a corridor around it (space-time), or your own: FILE.py:CLASS(...)."""
     cost: str = "tracking"
     """What policies are trained for: to track the reference (tracking, its weights are parameters),
     or a cost of your own: FILE.py:CLASS(...)."""

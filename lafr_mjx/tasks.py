@@ -92,8 +92,11 @@ class Task:
         return velocity / np.linalg.norm(velocity)
 
     def distance(self, positions: np.ndarray) -> np.ndarray:
-        """Distance [N] of positions [N, 3] from the path, wherever along it they are [m]."""
-        return self._tree.query(positions)[0]
+        """Distance [N] of positions [N, 3] from the path, wherever along it [m]; inf for NaN."""
+        distance = np.full(len(positions), np.inf)
+        known = np.isfinite(positions).all(axis=1)
+        distance[known] = self._tree.query(positions[known])[0]
+        return distance
 
     def room(self) -> np.ndarray:
         """How far from the path a vehicle may be, at equal shares of the lap, [K] m.

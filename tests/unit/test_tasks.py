@@ -250,3 +250,18 @@ def test_bad_files_are_refused_with_a_clear_message(tmp_path, text, message):
 def test_absent_files_are_refused(name):
     with pytest.raises(InputError, match="absent"):
         load_task(name)
+
+
+def test_distance_is_from_the_nearest_point_of_the_path():
+    task = load_task("figure8")
+    phases = np.linspace(0.0, task.lap_s, 77)
+    on_path = np.asarray(derivatives(task.path, phases))[:, 0, :3]
+    np.testing.assert_allclose(task.distance(on_path + [0.0, 0.0, 0.2]), 0.2, atol=1e-4)
+    assert task.distance(on_path).max() < 2e-3
+    assert np.isinf(task.distance(np.array([[np.nan, 0.0, 1.0]]))).all()
+
+
+def test_there_is_less_room_around_landmarks():
+    inspection, figure8 = load_task("inspection"), load_task("figure8")
+    assert inspection.room().min() <= inspection.landmark_radius_m < inspection.room().max()
+    assert (figure8.room() == figure8.error_threshold_m).all()

@@ -245,6 +245,12 @@ def rehearse(task: Task, state: LearnerState, settings: LearnerSettings) -> None
             f"{(three.shape, three.shape)}"
         )
 
+    cost = jax.eval_shape(lambda *seen: settings.train.cost(*seen), now, asked, command, command)
+    if getattr(cost, "shape", None) != rows:
+        raise InputError(
+            f"the cost gives {getattr(cost, 'shape', cost)} for {rows} states; it must be {rows}"
+        )
+
     def learn(state: LearnerState, settings: LearnerSettings, shared: TaskRoom) -> Any:
         run = (state, settings, flight)
         done: tuple[Any, ...] = ()

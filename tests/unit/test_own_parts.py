@@ -86,6 +86,14 @@ class Longer(Shrink):
         import jax.numpy as jnp
         return known.task._replace(coefficients=jnp.tile(known.task.coefficients, (2, 1, 1)))
 
+class Broad(Near):
+    def __call__(self, state, reference, command, previous):
+        return (state.position - reference.position) ** 2
+
+class Silence(Near):
+    def __call__(self, state, reference, command, previous):
+        return None
+
 class Costly(Near):
     def __call__(self, state, reference, command):
         return 0.0
@@ -247,6 +255,8 @@ def test_so_is_a_class_in_a_users_file(file):
         ("reference", "space-time(corridor=0.3)", "at most 0.2 on the task 'figure8'"),
         ("cost", "mine.py:Sprint", "has no '__call__': it is no cost"),
         ("cost", "mine.py:Costly", "TypeError"),
+        ("cost", "mine.py:Broad", r"gives \(750, 3\) for \(750,\) states; it must be \(750,\)"),
+        ("cost", "mine.py:Silence", r"gives None for \(750,\) states"),
         ("engine", "mine.py:Grounded", "has no 'fly': it is no plant"),
         ("engine", "mine.py:Broken", "has no 'start'"),
         ("engine", "unreal", "must be one of mjx, freebody, or a plant of your own"),

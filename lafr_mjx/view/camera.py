@@ -29,12 +29,12 @@ _SMOOTHING_S = 0.5
 def wide_camera(
     scene: Scene, aspect: float, elevation: float = _ELEVATION, lowered: float = _LOWERED
 ) -> mujoco.MjvCamera:
-    """A camera that sees the paths of all stages, looking along the arena's shorter side.
+    """A camera that sees all of all stages, looking along the arena's shorter side.
 
     It looks below the middle, by the share `lowered` of its distance: the floor with the shadow
     is worth seeing.
     """
-    points = np.concatenate([stage.path for stage in scene.stages])
+    points = np.concatenate([stage.outline for stage in scene.stages])
     low, high = points.min(axis=0) - _ROOM_M, points.max(axis=0) + _ROOM_M
     azimuth = _AZIMUTH if high[0] - low[0] >= high[1] - low[1] else 0.0
     middle = 0.5 * (low + high)

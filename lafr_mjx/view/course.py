@@ -15,24 +15,31 @@ if TYPE_CHECKING:
 PASSED, AHEAD, MISSED = 1, 0, -1
 """What became of a gate so far."""
 
-_PATH_POINTS = 120
+_ON_PATH_M = 0.01  # a reference this near to the task's path is the task's path
+PIECES = 120
+"""Of a path in a picture."""
 _SIDES = 16  # of a tube
 _RING_POINTS = 32
 _RING_M = 0.035  # radius of a gate's frame
 _NEAR_GATE = 3.0  # radii; who crosses a gate's plane farther off is elsewhere on the course
 
 
-def path_points(path: Path) -> np.ndarray:
-    """Points along a path, [N, 3] m."""
-    phases = np.linspace(0.0, lap_s(path), _PATH_POINTS + 1)
+def path_points(path: Path, pieces: int = PIECES) -> np.ndarray:
+    """Points along a path, [pieces + 1, 3] m."""
+    phases = np.linspace(0.0, lap_s(path), pieces + 1)
     return np.asarray(derivatives(path, phases), float)[:, 0, :3]
 
 
-def room_beside(task: Task) -> np.ndarray:
-    """How far from each of the points of the task's path a vehicle may be, [N] m."""
+def leaves_path(task: Task, reference: np.ndarray) -> bool:
+    """Whether points [N, 3] of a reference are off the task's path."""
+    return bool(task.distance(reference).max() > _ON_PATH_M)
+
+
+def room_beside(task: Task, pieces: int = PIECES) -> np.ndarray:
+    """How far from each of the points of the task's path a vehicle may be, [pieces + 1] m."""
     room = task.room()
     shares = (np.arange(len(room)) + 0.5) / len(room)
-    return np.interp(np.linspace(0.0, 1.0, _PATH_POINTS + 1), shares, room, period=1.0)
+    return np.interp(np.linspace(0.0, 1.0, pieces + 1), shares, room, period=1.0)
 
 
 def ring(gate: Gate) -> np.ndarray:

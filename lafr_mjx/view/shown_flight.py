@@ -10,7 +10,7 @@ import numpy as np
 from lafr_mjx import so3
 from lafr_mjx.logs.smoothing import continuous
 from lafr_mjx.metrics import FlightMetrics, event_in, flight_metrics
-from lafr_mjx.view.course import gate_states, path_points
+from lafr_mjx.view.course import gate_states, leaves_path, path_points
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
@@ -24,8 +24,6 @@ if TYPE_CHECKING:
 SPIN_SHOWN = 1.0 / 60.0
 """Propellers are shown turning this much slower: at 30 frames a second the true speed would
 look like standing still, or like turning backwards."""
-
-_ON_PATH_M = 0.01  # a reference this near to the task's path is the task's path
 
 
 class Moment(NamedTuple):
@@ -157,16 +155,16 @@ def flight_of(
         fan_scale=fan_scale,
         gates=gate_states(task.gates, position),
         event=_events(rollout, valid),
-        planned=planned_path(path, task),
+        planned=_planned(path, task),
         crash_time=float(time[crashed][0]) if crashed.any() else float("inf"),
         metrics=flight_metrics(rollout, task, vehicle.limits),
     )
 
 
-def planned_path(path: Path | None, task: Task) -> np.ndarray | None:
+def _planned(path: Path | None, task: Task) -> np.ndarray | None:
     """Points [N, 3] of a flight's reference; None if that is the task's path, or not known."""
     points = None if path is None else path_points(path)
-    return None if points is None or task.distance(points).max() < _ON_PATH_M else points
+    return points if points is not None and leaves_path(task, points) else None
 
 
 def _events(rollout: Rollout, valid: np.ndarray) -> tuple[str, ...]:

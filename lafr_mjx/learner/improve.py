@@ -335,7 +335,7 @@ def accelerate(
 
 
 def _corridor(path: Path, task: TaskRoom) -> Corridor:
-    return Corridor.around(path, task.path, task.error_threshold)
+    return Corridor.around(path, task.path, task.room, task.error_threshold)
 
 
 def _stress(calibrated: Calibrated, settings: LearnerSettings) -> StressScale:

@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING, Literal
 
 import numpy as np
 
+from lafr_mjx.view.decorations import TRAIL_WIDTH
 from lafr_mjx.view.offscreen import camera_at
 
 if TYPE_CHECKING:
@@ -24,6 +25,7 @@ _AZIMUTH, _ELEVATION, _LOWERED = 90.0, -28.0, 0.05
 _ROOM_M = 0.2  # around the path, for the drone beside it
 NEAREST_M = 2.0  # of the wide camera: a small course must not fill the picture
 _SMOOTHING_S = 0.5
+_NEAR_M = 6.0  # from so far a trail is drawn as it is
 
 
 def wide_camera(
@@ -42,6 +44,11 @@ def wide_camera(
     distance = max(nearest(corners, _HIGH, aspect, (azimuth, elevation), lowered), NEAREST_M)
     middle[2] -= lowered * distance
     return camera_at(middle, distance, azimuth, elevation)
+
+
+def trail_width(camera: mujoco.MjvCamera) -> float:
+    """Radius of a trail [m] that is seen from this camera, however large the course is."""
+    return TRAIL_WIDTH * max(1.0, camera.distance / _NEAR_M)
 
 
 def looking(azimuth: float, elevation: float) -> tuple[np.ndarray, np.ndarray, np.ndarray]:

@@ -11,9 +11,8 @@ from PIL import Image, ImageDraw
 
 from lafr_mjx.metrics import event_in
 from lafr_mjx.runs.run_files import write_whole
-from lafr_mjx.view.camera import wide_camera
+from lafr_mjx.view.camera import trail_width, wide_camera
 from lafr_mjx.view.decorations import (
-    TRAIL_WIDTH,
     draw_course,
     draw_line,
     draw_wind,
@@ -68,7 +67,7 @@ def strobe_picture(replay: Replay, width: int = 1280) -> Image.Image:
                 draw_course(target, stage, flight.planned, flight.at(end).gates)
                 points, speeds = flight.trail(end, end - times[0])
                 colours = speed_colour(speeds[::2], replay.top_speed)
-                draw_line(target, points[::2], colours, 0.7 * TRAIL_WIDTH)
+                draw_line(target, points[::2], colours, 0.7 * trail_width(camera))
                 draw_wind(target, stage.path, flight.at(times[0]).wind, first=0.4)
 
             scene.place([flight.at(times[0])])

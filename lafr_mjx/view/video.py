@@ -10,7 +10,7 @@ from PIL import Image
 from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn, TimeRemainingColumn
 
 from lafr_mjx.errors import InputError, RunError
-from lafr_mjx.view.camera import close_camera, follow_camera, wide_camera
+from lafr_mjx.view.camera import close_camera, follow_camera, trail_width, wide_camera
 from lafr_mjx.view.decorations import LEAST_WIND, TRAIL_WIDTH, draw_label, draw_stage, legend
 from lafr_mjx.view.offscreen import Renderer
 from lafr_mjx.view.overlay import annotate, framed
@@ -116,7 +116,7 @@ def frames(
     top_speed = max(replay.top_speed for replay in replays)
     scene = build_scene([(r.vehicle, r.task) for r in replays], drone_size=size)
     wide = wide_camera(scene, shot.width / shot.height)
-    trail = TRAIL_WIDTH if shot.camera == "wide" else 0.3 * TRAIL_WIDTH
+    trail = trail_width(wide) if shot.camera == "wide" else 0.3 * TRAIL_WIDTH
     names = [replay.name for replay in replays]
     words = distinct_words(names)
     small = (round(_INSET[0] * shot.width), round(_INSET[1] * shot.height))

@@ -12,6 +12,7 @@ from PIL import Image
 from view_runs import browser_page, flown, planned_path, projected, write_run
 
 from lafr_mjx.runs.rollout_file import save_rollout
+from lafr_mjx.view.course import path_points
 from lafr_mjx.view.replay import load_replay
 
 viser = pytest.importorskip("viser", reason="needs the extra 'web'")
@@ -111,7 +112,8 @@ def test_what_was_asked_and_what_happened_is_shown(tmp_path):
         shown.player.paused = True
         (stage,), panel = shown._stages, shown._panel
         path = shown._scene.stages[0].path
-        for index, line in ((0, path), (1, replay.flights[1].planned)):
+        planned = path_points(planned_path())
+        for index, line in ((0, path), (1, planned)):
             shown.player.choose(index)
             shown.player.seek(4.0)
             panel._updated = 0.0

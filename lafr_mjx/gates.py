@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, NamedTuple
 
 import numpy as np
 
@@ -22,6 +22,9 @@ _GROUND_M = 0.05  # below, the plant counts a crash
 _SAME_DIRECTION = 0.5  # cosine; gates that overlap must differ more in their direction
 _POINTS = 20_000
 _FLAT_M = 0.3  # before and behind a gate the room is as narrow as the gate
+_GRACE = 15  # ticks by which a vehicle may be behind its reference at the end
+_NEAR = 2.0  # radii within which a reference must cross a gate's plane to be at the gate
+_FAR_M = 1000.0
 _WIDENING = 0.6  # m of room for each metre from there
 
 
@@ -158,3 +161,66 @@ def room_between(
         widening = _WIDENING * np.maximum(along - _FLAT_M, 0.0)
         room = np.minimum(room, gate.radius - offset + widening)
     return room
+
+
+class Passes(NamedTuple):
+    """How a flight passed its gates."""
+
+    passed: int  # inside, along the normal, in their order
+    due: int
+    clearance_m: float | None  # smallest distance from the edge; < 0 if one was missed
+
+
+def passes(
+    flown: np.ndarray, asked: np.ndarray, laps: float, gates: tuple[Gate, ...], periodic: bool
+) -> Passes:
+    """Judge a flight by the gates that its reference passed.
+
+    Each is looked for between the reference's passes of its neighbours, and after the vehicle's
+    own pass of the gate before. What the reference passes at the very end is not due if the
+    vehicle does not come there any more.
+
+    Args:
+        flown: [T, 3] m, true positions at the control ticks; NaN from a crash on.
+        asked: [T, 3] m, the reference beside it.
+        laps: of the reference. In each of the complete ones, all gates are due.
+        gates: in their order.
+        periodic: whether they are passed again in a next lap.
+    """
+    moments = _visits(asked, gates, periodic)
+    complete = len(gates) * int(laps if periodic else min(laps, 1.0))
+    due = max(len(moments), complete)
+    never = due - len(moments)  # gates that the reference itself did not come near to
+    bounds = [0.0, *moments, float(len(flown)), *[0.0] * never]
+    passed, last, clearances = 0, 0.0, []
+    for k in range(due):
+        gate = gates[k % len(gates)]
+        where, away = crossings(flown, gate)
+        there = np.flatnonzero((where > max(last, bounds[k])) & (where < bounds[k + 2]))
+        if there.size:
+            nearest = there[np.argmin(away[there])]
+            clearances.append(gate.radius - away[nearest])
+            if clearances[-1] >= 0.0:
+                passed, last = passed + 1, where[nearest]
+        elif k < len(moments) and moments[k] > len(flown) - _GRACE:
+            due -= 1
+        else:  # not at all, or from behind
+            distance = np.linalg.norm(flown - gate.position, axis=1)
+            distance = distance[np.isfinite(distance)]
+            clearances.append(-distance.min(initial=_FAR_M).clip(gate.radius))
+    return Passes(passed, due, float(min(clearances)) if clearances else None)
+
+
+def _visits(asked: np.ndarray, gates: tuple[Gate, ...], periodic: bool) -> list[float]:
+    """Fractional ticks at which a reference passes gate after gate."""
+    found = [crossings(asked, gate) for gate in gates]
+    visits: list[float] = []
+    while periodic or len(visits) < len(gates):
+        i = len(visits) % len(gates)
+        where, away = found[i]
+        near = away <= _NEAR * gates[i].radius
+        later = where[near & (where > (visits[-1] if visits else -1.0))]
+        if not later.size:
+            break
+        visits.append(float(later[0]))
+    return visits

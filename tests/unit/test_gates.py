@@ -155,7 +155,7 @@ def test_where_a_path_crosses_itself_only_the_branch_with_the_gate_is_narrow(tmp
     task = load_task(written(tmp_path, "".join(gate(*each) for each in eight)))
     room = task.room()
     shares = (np.arange(len(room)) + 0.5) / len(room)
-    positions = derivatives(task.path, shares * task.lap_s)[:, 0, :3]
+    positions = np.asarray(derivatives(task.path, shares * task.lap_s))[:, 0, :3]
     near = np.linalg.norm(positions - [0.0, 0.0, 1.5], axis=1) < 0.3
     assert room[near].min() < 0.52, "through the gate"
     assert room[near].max() > 1.0, "across it"

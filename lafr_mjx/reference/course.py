@@ -2,8 +2,8 @@
 
 Between two gates lies a cubic Bézier curve. How far it goes on along a gate's normal follows from
 the angle to the next gate, as on a circle: 1/(3 cos²(φ/2)) of the chord. A slow pace with bounded
-acceleration is found along these curves, and a spline of degree 7 is fitted to the motion. The
-fit rounds off the jumps of curvature at the gates.
+acceleration is found along these curves, the jumps of curvature at the gates are rounded off, and a
+spline of degree 7 is fitted to the motion.
 """
 
 from __future__ import annotations
@@ -11,6 +11,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 import numpy as np
+from scipy.ndimage import gaussian_filter1d
 
 from lafr_mjx.reference import splines
 
@@ -30,6 +31,7 @@ _LARGEST_ANGLE = 2.2  # rad; beyond, curves out of a gate would grow without bou
 _POINTS = 200  # of each curve
 _SEGMENTS = 4  # of the spline for each curve, at least
 _SEGMENT_S = 0.45  # how long they are at most
+_ROUNDING_S = 0.12  # over which the jumps of curvature at the gates are spread
 _SAMPLES = 24  # of the motion for each segment of the spline
 
 
@@ -47,10 +49,17 @@ def through_gates(centres: np.ndarray, normals: np.ndarray, *, periodic: bool) -
     points, stretches = _curves(centres, normals, periodic)
     moments = _paced(points, periodic)
     segments = max(_SEGMENTS * stretches, round(moments[-1] / _SEGMENT_S))
-    segments = min(segments, splines.MAX_SEGMENTS)
+    # At rest the slightest waviness of the fit shows in the direction.
+    segments = min(segments if periodic else 2 * segments, splines.MAX_SEGMENTS)
     # A closed curve's samples stop short of its end, which is its start.
     even = np.linspace(0.0, moments[-1], _SAMPLES * segments, endpoint=not periodic)
-    samples = np.column_stack([np.interp(even, moments, axis) for axis in points.T])
+    index = np.interp(even, moments, np.arange(len(points)))
+    if not periodic:  # the way grows with t⁴ out of rest
+        left = len(points) - 1 - index
+        index = np.where(index < 1.0, index**4, np.where(left < 1.0, index + left - left**4, index))
+    samples = np.column_stack([np.interp(index, np.arange(len(points)), x) for x in points.T])
+    width = _ROUNDING_S * len(samples) / moments[-1]
+    samples = gaussian_filter1d(samples, width, axis=0, mode="wrap" if periodic else "nearest")
     return splines.from_samples(
         samples, moments[-1], periodic=periodic, segments=segments, tolerance_m=np.inf
     )
@@ -111,14 +120,18 @@ def _moments(points: np.ndarray, periodic: bool, haste: float) -> np.ndarray:
     bend = np.linalg.norm(np.diff(padded, 2, axis=0), axis=1) / step**2
     bend = bend if periodic else np.pad(bend, 1)
     squared = np.minimum(speed**2, more * _ACROSS / np.maximum(bend, 1e-9))
-    if not periodic:
-        squared[[0, -1]] = (0.05 * speed) ** 2
-    # Not faster than by speeding up from any point before or slowing down to any behind.
     gain = 2.0 * more * _ALONG * step
+    if not periodic:  # the way grows with t⁴ out of rest, as the spline's does
+        from_end = np.minimum(np.arange(len(points)), np.arange(len(points))[::-1])
+        squared = np.minimum(squared, 2.0 * more * _ALONG * (step * from_end) ** 1.5)
+    # Not faster than by speeding up from any point before or slowing down to any behind.
     for _ in range(2 if periodic else 1):
         for order in (range(len(points)), range(len(points) - 1, -1, -1)):
             most = squared[order[-1]] if periodic else np.inf
             for i in order:
                 most = squared[i] = min(squared[i], most + gain)
     pace = np.sqrt(squared)
-    return np.append(0.0, np.cumsum(2.0 * step / (pace[1:] + pace[:-1])))
+    spent = 2.0 * step / (pace[1:] + pace[:-1])
+    if not periodic:
+        spent[[0, -1]] *= 2.0  # by the same law
+    return np.append(0.0, np.cumsum(spent))

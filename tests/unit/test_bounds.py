@@ -191,7 +191,7 @@ def test_gates_are_passed_in_their_planes(tmp_path, periodic):
     gates = default_geometry(task)
     assert isinstance(gates, Gates) and gates.normals is not None
     assert gates.words == "through the gates"
-    start = exact(str(tmp_path / "ring.toml"), "ctbr", 300)
+    start = exact(str(tmp_path / "ring.toml"), "ctbr", 400)
     found = task_bounds.free_bound(task.path, gates, IDEAL, "ctbr", 40, start, 0.0)
     assert found.seconds < 0.9 * start[0].seconds and not found.on_exact_path
     # Wider openings are never slower, and spheres about their centres are easier still to meet.

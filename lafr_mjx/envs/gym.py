@@ -112,7 +112,7 @@ class QuadrotorEnv(gymnasium.Env):
         """A picture [270, 480, 3] that follows the vehicle, if `render_mode` is "rgb_array"."""
         if self.render_mode != "rgb_array" or self._outcome is None:
             return None
-        from lafr_mjx.view.course import AHEAD
+        from lafr_mjx.view.course_shapes import AHEAD
         from lafr_mjx.view.decorations import draw_course
         from lafr_mjx.view.offscreen import Renderer, camera_at
         from lafr_mjx.view.scene import build_scene

@@ -39,6 +39,9 @@ _KEPT = 1.0 - CONTROL_DT / 0.5
 
 _NEAR_LIMIT = 0.98
 
+_LEAST_UPRIGHT = -0.1
+"""Cosine of the tilt beyond which a flight is lost; beyond 100 degrees it counts as crashed."""
+
 
 class Prediction(NamedTuple):
     """What the model expects of a policy at each of A time scales."""
@@ -156,10 +159,13 @@ def _fly(
 
         moved, command = jax.vmap(move)(ensemble, flying, pushed, noise[..., :9])
         position, asked = flying.state.position, wanted.position[:, 0]
-        error = _bounded(jnp.linalg.norm(position - asked, axis=-1), moment < lasting)
+        away = jnp.linalg.norm(position - asked, axis=-1)
+        away = jnp.where(flying.state.rotation[..., 2, 2] < _LEAST_UPRIGHT, jnp.inf, away)
+        error = _bounded(away, moment < lasting)
         judged = error
         if corridor is not None:
-            judged = _bounded(corridor.judged(position, asked, beside), moment < lasting)
+            judged = jnp.maximum(away, corridor.judged(position, asked, beside))
+            judged = _bounded(judged, moment < lasting)
         counts = (moment >= ramp_s) & (moment < lasting)
         at_limit = jnp.any(jnp.abs(command[..., 1:]) >= _NEAR_LIMIT * high[1:], axis=-1)
         at_limit |= (command[..., 0] >= _NEAR_LIMIT * high[0]) | (command[..., 0] <= low[0])

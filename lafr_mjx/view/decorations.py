@@ -9,7 +9,7 @@ import matplotlib as mpl
 import mujoco
 import numpy as np
 
-from lafr_mjx.view.course import AHEAD, MISSED, PASSED, across, arrow
+from lafr_mjx.view.course_shapes import AHEAD, MISSED, PASSED, across, arrow
 
 if TYPE_CHECKING:
     from collections.abc import Sequence

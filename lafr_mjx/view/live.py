@@ -28,7 +28,7 @@ from lafr_mjx.reference.flatness import reference_state
 from lafr_mjx.reference.path import derivatives
 from lafr_mjx.tasks import Task, load_task
 from lafr_mjx.types import COMMAND_HOVER, CONTROL_DT, Reference, Sensed, State
-from lafr_mjx.view.course import gate_states
+from lafr_mjx.view.course_shapes import gate_states
 from lafr_mjx.view.player import BACKSPACE, DOWN, EIGHT, ENTER, SEVEN, SIX, SPACE, UP
 from lafr_mjx.view.replay import Replay, replay_of
 from lafr_mjx.view.shown_flight import SPIN_SHOWN, Moment

@@ -19,7 +19,7 @@ from matplotlib.lines import Line2D
 from matplotlib.ticker import MaxNLocator, NullLocator, ScalarFormatter
 
 from lafr_mjx.errors import InputError, RunError
-from lafr_mjx.view.course import leaves_path, outline
+from lafr_mjx.view.course_shapes import leaves_path, outline
 from lafr_mjx.view.drawing import (
     BLUE,
     DARK,

@@ -13,7 +13,7 @@ import numpy as np
 
 from lafr_mjx import so3
 from lafr_mjx.resources import data_folder
-from lafr_mjx.view.course import corridor, gate_frame, outline, path_points
+from lafr_mjx.view.course_shapes import corridor, gate_frame, outline, path_points
 
 if TYPE_CHECKING:
     from collections.abc import Sequence

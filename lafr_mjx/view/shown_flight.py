@@ -10,7 +10,7 @@ import numpy as np
 from lafr_mjx import so3
 from lafr_mjx.logs.smoothing import continuous
 from lafr_mjx.metrics import FlightMetrics, event_in, flight_metrics
-from lafr_mjx.view.course import gate_states, leaves_path, path_points
+from lafr_mjx.view.course_shapes import gate_states, leaves_path, path_points
 
 if TYPE_CHECKING:
     from collections.abc import Sequence

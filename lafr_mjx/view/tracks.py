@@ -9,7 +9,7 @@ from matplotlib.collections import LineCollection, PatchCollection
 from matplotlib.patches import Circle, FancyArrow
 from matplotlib.ticker import MaxNLocator
 
-from lafr_mjx.view.course import (
+from lafr_mjx.view.course_shapes import (
     AHEAD,
     MISSED,
     PASSED,

@@ -19,7 +19,7 @@ from lafr_mjx.plant.vehicle import load_vehicle
 from lafr_mjx.tasks import Gate, load_task
 from lafr_mjx.view import video
 from lafr_mjx.view.camera import follow_camera, wide_camera
-from lafr_mjx.view.course import MISSED, PASSED, path_points
+from lafr_mjx.view.course_shapes import MISSED, PASSED, path_points
 from lafr_mjx.view.decorations import draw_course, draw_jet, draw_line, draw_wind, speed_colour
 from lafr_mjx.view.offscreen import Renderer, camera_at
 from lafr_mjx.view.replay import load_replay

@@ -12,7 +12,7 @@ from PIL import Image
 from view_runs import browser_page, flown, planned_path, projected, write_run
 
 from lafr_mjx.runs.rollout_file import save_rollout
-from lafr_mjx.view.course import path_points
+from lafr_mjx.view.course_shapes import path_points
 from lafr_mjx.view.replay import load_replay
 
 viser = pytest.importorskip("viser", reason="needs the extra 'web'")

@@ -12,7 +12,7 @@ from view_runs import seen_by
 
 from lafr_mjx.tasks import load_task
 from lafr_mjx.view.camera import NEAREST_M, wide_camera
-from lafr_mjx.view.course import path_points
+from lafr_mjx.view.course_shapes import path_points
 
 
 def box(*size):

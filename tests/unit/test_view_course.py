@@ -12,7 +12,7 @@ from lafr_mjx.plant.vehicle import load_vehicle
 from lafr_mjx.reference.path import derivatives
 from lafr_mjx.runs.rollout_file import save_rollout
 from lafr_mjx.tasks import Gate, load_task
-from lafr_mjx.view import course
+from lafr_mjx.view import course_shapes as course
 from lafr_mjx.view.decorations import legend
 from lafr_mjx.view.replay import load_replay
 from lafr_mjx.view.shown_flight import flight_of

@@ -9,7 +9,7 @@ import pytest
 from view_runs import projected
 
 from lafr_mjx.tasks import load_task
-from lafr_mjx.view.course import path_points
+from lafr_mjx.view.course_shapes import path_points
 from lafr_mjx.view.meshes import linear_rgb
 from lafr_mjx.view.web.home_camera import HomeCameras, home_camera
 

@@ -6,7 +6,7 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from lafr_mjx.view.course import AHEAD, arrow, corridor, gate_frame, tube
+from lafr_mjx.view.course_shapes import AHEAD, arrow, corridor, gate_frame, tube
 from lafr_mjx.view.decorations import (
     ARROW_SCALE,
     CORRIDOR_RGBA,

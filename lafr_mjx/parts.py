@@ -175,6 +175,37 @@ def checked(kind: Kind, text: str, methods: Sequence[str], otherwise: str) -> An
     return found
 
 
+def check_weights(option: str, text: str, network: Any) -> None:
+    """Refuse what cannot be trained."""
+    weights = leaves(network)
+    if not weights or not all(np.issubdtype(np.asarray(w).dtype, np.floating) for w in weights):
+        raise InputError(
+            f"--{option} {text}: its weights must be arrays of floats in a named tuple or a "
+            f"flax.struct.dataclass"
+        )
+
+
+def numbers(what: str, given: Any) -> Any:
+    """The same, if it is a pytree of numbers.
+
+    Raises:
+        InputError: says what gave what instead.
+    """
+    import jax
+
+    for leaf in jax.tree.leaves(given):
+        kind = leaf.dtype if hasattr(leaf, "dtype") else np.asarray(leaf).dtype
+        if kind.kind not in "biufV":
+            raise InputError(f"{what} gives {shown(leaf)} where a number must be")
+    return given
+
+
+def shown(thing: Any) -> str:
+    """A value in a few words."""
+    text = repr(thing) if isinstance(thing, str | int | float | None) else ""
+    return text if text and len(text) < 40 else f"a {type(thing).__name__}"
+
+
 def called(option: str, text: str, make: Callable[..., Any], values: dict[str, Any]) -> Any:
     """`make(**values)`, with what is wrong about it named."""
     taken = inspect.signature(make)

@@ -86,6 +86,56 @@ class Longer(Shrink):
         import jax.numpy as jnp
         return known.task._replace(coefficients=jnp.tile(known.task.coefficients, (2, 1, 1)))
 
+class Lifted(Shrink):
+    def start(self, task):
+        lift = np.zeros((4, 8))
+        lift[2, 0] = 5.0
+        return task._replace(coefficients=task.coefficients + lift)
+
+class Lost(Shrink):
+    def plan(self, known):
+        return known.task._replace(coefficients=np.nan * known.task.coefficients)
+
+class Worded(Shrink):
+    def plan(self, known):
+        return "the same again"
+
+class Unknown(Near):
+    def __call__(self, state, reference, command, previous):
+        return np.nan * state.position[..., 0]
+
+class Steep(Near):
+    def __call__(self, state, reference, command, previous):
+        gap = reference.position - state.position + 0.05
+        return abs(gap[..., 0]) ** 0.5
+
+class Priceless(Near):
+    def __call__(self, state, reference, command, previous):
+        return "nothing"
+
+class Hasty(Sprint):
+    def propose(self, memory, last):
+        return memory, "fast"
+
+class Vague(Sprint):
+    def choose(self, memory, fastest, evidence):
+        return "fast"
+
+class Forgetful(Sprint):
+    def start(self):
+        return "nothing"
+
+class Loose(Sprint):
+    outcomes = "faster"
+
+class Numb(Plain):
+    def __call__(self, seen):
+        return "hover"
+
+class Wordy(Push):
+    def __call__(self, state, effective, commands, switches):
+        return "push", "pull"
+
 class Broad(Near):
     def __call__(self, state, reference, command, previous):
         return (state.position - reference.position) ** 2
@@ -203,12 +253,12 @@ def made(**given: str) -> tuple[Any, ...]:
 def test_a_new_module_in_the_package_is_a_new_part(installed):
     rule, network, inputs, reference, cost = made(
         ats="sprint(step=0.2)", policy="plain(scale=0.5)", features="push(size=2)",
-        reference="shrink(size=0.8)", cost="near(weight=3)",
+        reference="shrink(size=0.95)", cost="near(weight=3)",
     )  # fmt: skip
     assert rule.step == 0.2 and rule.outcomes == ("faster",)
     assert type(network).__name__ == "Plain" and np.abs(network.weight).max() > 1.0
     assert inputs.push.tolist() == [2.0, 2.0, 2.0]
-    assert reference.size == 0.8 and cost.weight == 3
+    assert reference.size == 0.95 and cost.weight == 3
     with pytest.raises(
         lm.InputError, match=r"--ats sprnt: must be one of .*did you mean 'sprint'\?"
     ):
@@ -218,12 +268,12 @@ def test_a_new_module_in_the_package_is_a_new_part(installed):
 def test_so_is_a_class_in_a_users_file(file):
     named: dict[str, Any] = {
         "ats": f"{file}:Sprint(step=0.2)", "policy": f"{file}:Plain(scale=0.5)",
-        "features": f"{file}:Push(size=2)", "reference": f"{file}:Shrink(size=0.8)",
+        "features": f"{file}:Push(size=2)", "reference": f"{file}:Shrink(size=0.95)",
         "cost": f"{file}:Near(weight=3)",
     }  # fmt: skip
     rule, network, inputs, reference, cost = made(**named)
     assert rule.step == 0.2 and network.bias.shape == (4,) and inputs.push[0] == 2.0
-    assert reference.size == 0.8 and cost.weight == 3
+    assert reference.size == 0.95 and cost.weight == 3
     job = AdaptationJob.build(lm.RunSpec(engine="freebody", **named))  # traces an iteration
     assert set(named) <= set(job.digests())
 
@@ -242,6 +292,21 @@ def test_so_is_a_class_in_a_users_file(file):
         ("ats", "mine.py:Silent", "ValueError: I cannot decide .*mine.py, line"),
         ("ats", "mine.py:Branching", "TracerBoolConversionError.*mine.py, line"),
         ("ats", "mine.py:Growing", "memory has the shapes"),
+        ("ats", "mine.py:Hasty", "'propose' gives 'fast' where a number must be"),
+        ("ats", "mine.py:Vague", "'choose' gives 'fast'; it must be a Choice"),
+        ("ats", "mine.py:Forgetful", "'start' gives 'nothing' where a number must be"),
+        ("ats", "mine.py:Loose", "'outcomes' must be a tuple of texts"),
+        ("policy", "mine.py:Numb", "gives what is no finite number: hover"),
+        ("features", "mine.py:Wordy", "the residual gives 'push' where a number must be"),
+        ("reference", "mine.py:Lifted", "leaves the room of the task 'figure8' by 4.65 m"),
+        ("reference", "mine.py:Lost", "its plan after a good flight: not finite"),
+        ("reference", "mine.py:Shrink(size=0.7)", "its plan after a good flight: leaves the task"),
+        ("reference", "mine.py:Worded", "'plan' gives 'the same again'; it must be a path"),
+        ("cost", "mine.py:Unknown", "the cost is not finite 0.05 m beside the task's path"),
+        ("cost", "mine.py:Steep", "the slope of the cost is not finite"),
+        ("cost", "mine.py:Priceless", "the cost gives 'nothing' where a number must be"),
+        ("cost", "tracking(position=-3)", "position = -3: must be a number of 0 or more"),
+        ("cost", "tracking(yaw=1e999)", "yaw = inf: must be a number of 0 or more"),
         ("policy", "mine.py:Wide", r"gives \(5,\) for inputs \(61,\); it must be \(4,\)"),
         ("policy", "mine.py:Mute", "has no '__call__'"),
         ("policy", "mine.py:Plain(scal=1)", "'scal'; its parameters are scale"),

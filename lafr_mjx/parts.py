@@ -57,6 +57,8 @@ NETWORK = Kind("policy", "lafr_mjx.control", "network_")
 REFERENCE = Kind("reference", "lafr_mjx.learner", "reference_")
 COST = Kind("cost", "lafr_mjx.learner", "cost_")
 KINDS = (TIME_SCALING, RESIDUAL, NETWORK, REFERENCE, COST)
+LOG = Kind("log", "lafr_mjx.runs", "writer_")
+"""No part of the method: it changes nothing that is flown."""
 
 
 class Named(NamedTuple):
@@ -216,6 +218,8 @@ def called(option: str, text: str, make: Callable[..., Any], values: dict[str, A
         raise InputError(f"--{option} {text}: {error}; its parameters are {known}") from error
     try:
         return make(**values)
+    except InputError as error:
+        raise InputError(f"--{option} {text}: {error}") from error
     except Exception as error:  # whatever the user's code does
         raise InputError(f"--{option} {text}: cannot be made: {reason(error)}") from error
 

@@ -118,7 +118,11 @@ class AdaptationReport:
             if record[key] and key not in self._told:
                 self._told.add(key)
                 words = text.format(spec=self.job.spec, **record)
-                self.console.print(f"{words} ('{key}' in iterations.jsonl).", soft_wrap=True)
+                self.say(f"{words} ('{key}' in iterations.jsonl).")
+
+    def say(self, text: str) -> None:
+        """A line beside the table."""
+        self.console.print(text, soft_wrap=True)
 
     def stop(self) -> None:
         """Take the moving line off the terminal."""

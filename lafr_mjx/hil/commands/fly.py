@@ -54,6 +54,7 @@ class Fly(RunSpec):
     plant: Suppress[Fixed[int]] = 0
     engine: Suppress[Fixed[str]] = "hil"
     plugins: Suppress[Fixed[tuple[str, ...]]] = ()
+    log: Suppress[Fixed[tuple[str, ...]]] = ()
     fixed: bool = False
     """Learn nothing: fly the geometric controller, or the policy.npz of --policy as it is."""
     flights: int | None = None

@@ -287,7 +287,11 @@ def source_of(kind: type) -> str:
 
 def digest(*classes: type) -> str:
     """Fingerprint of the source of classes, to notice that one was edited."""
-    sources = [inspect.getsource(one) for one in classes]
+    try:
+        sources = [inspect.getsource(one) for one in classes]
+    except (OSError, TypeError) as error:
+        names = ", ".join(one.__name__ for one in classes)
+        raise InputError(f"{names}: must be written as 'class ...:' in a file") from error
     return hashlib.sha256("\n".join(sources).encode()).hexdigest()[:16]
 
 
@@ -298,7 +302,13 @@ def own_digest(option: str, text: str) -> str:
             raise InputError(f"--{option} {text}: there is no such file")
         return hashlib.sha256(Path(text).read_bytes()).hexdigest()[:16]
     named = parse(option, text)
-    return digest(own_class(option, text, named)) if named.source else ""
+    if not named.source:
+        return ""
+    found = own_class(option, text, named)
+    try:
+        return digest(found)
+    except InputError as error:
+        raise InputError(f"--{option} {text}: {error}") from error
 
 
 def module_of(option: str, text: str, source: str) -> Any:

@@ -95,7 +95,6 @@ class LearnerState(NamedTuple):
 class Progress(NamedTuple):
     """What one iteration did."""
 
-    flown_error: Any  # m, sensed peak error of the flight
     residual_loss: Any
     predicted_error: Any  # m, for the next flight
     bound_by: Any  # index into the rule's outcomes
@@ -329,7 +328,6 @@ def accelerate(
         key=state.key,
     )
     progress = Progress(
-        flown_error=calibrated.last.error,
         residual_loss=calibrated.loss,
         predicted_error=choice.pace.predicted,
         bound_by=choice.bound_by,

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
+from types import SimpleNamespace
 from typing import TYPE_CHECKING, Any, NamedTuple
 
 import numpy as np
@@ -10,6 +11,8 @@ import numpy as np
 from lafr_mjx import so3
 from lafr_mjx.logs.smoothing import continuous
 from lafr_mjx.metrics import FlightMetrics, flight_metrics
+from lafr_mjx.plant.plugins.fan import FanJet
+from lafr_mjx.plant.vec3 import Vec3
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
@@ -126,7 +129,7 @@ def flight_of(
     if hasattr(extra, "air_velocity"):
         air = np.asarray(extra.air_velocity, float)[valid]
     steady, fan_scale = _weather(scenario, number, time)
-    wind = steady if air is None else air - jets(task.fans, fan_scale, position)
+    wind = steady if air is None else air - _jets(task.fans, fan_scale, position)
     return Flight(
         number=number,
         title=title,
@@ -148,20 +151,11 @@ def flight_of(
     )
 
 
-def jets(fans: Sequence[Fan], scale: np.ndarray, points: np.ndarray) -> np.ndarray:
-    """Velocity [T, 3] of the fans' jets at points [T, 3], as the plant has it.
-
-    See `plant.plugins.fan`, whose formula this repeats in NumPy for pictures.
-    """
-    total = np.zeros_like(points)
-    for fan in fans:
-        offset = points - fan.position
-        ahead = offset @ fan.direction
-        off_axis = np.maximum(np.sum(offset * offset, axis=-1) - ahead**2, 0.0)
-        width = fan.outlet_radius + np.tan(fan.half_angle) * np.maximum(ahead, 0.0)
-        strength = scale * fan.speed * fan.outlet_radius / width * np.exp(-off_axis / width**2)
-        total += np.where(ahead > 0.0, strength, 0.0)[:, None] * fan.direction
-    return total
+def _jets(fans: Sequence[Fan], scale: np.ndarray, points: np.ndarray) -> np.ndarray:
+    """Velocity [T, 3] of the fans' jets at points [T, 3], as the plant has it."""
+    world: Any = SimpleNamespace(fans=fans, settings=SimpleNamespace(fan_scale=scale))
+    jets = [jet.velocity((), Vec3.of(points)).array() for jet in FanJet().instances(world)]
+    return np.sum(np.asarray(jets, float), axis=0)
 
 
 def _weather(

@@ -81,80 +81,49 @@ class Near(NamedTuple):
         return self.weight * ((state.position - reference.position) ** 2).sum(-1)
 """
 WRONG = """
-class Longer(Shrink):
-    def plan(self, known):
-        import jax.numpy as jnp
-        return known.task._replace(coefficients=jnp.tile(known.task.coefficients, (2, 1, 1)))
+def lifted(self, task):
+    lift = np.zeros((4, 8))
+    lift[2, 0] = 5.0
+    return task._replace(coefficients=task.coefficients + lift)
 
-class Lifted(Shrink):
-    def start(self, task):
-        lift = np.zeros((4, 8))
-        lift[2, 0] = 5.0
-        return task._replace(coefficients=task.coefficients + lift)
+def longer(self, known):
+    import jax.numpy as jnp
+    return known.task._replace(coefficients=jnp.tile(known.task.coefficients, (2, 1, 1)))
 
-class Lost(Shrink):
-    def plan(self, known):
-        return known.task._replace(coefficients=np.nan * known.task.coefficients)
+def steep(self, state, reference, command, previous):
+    return abs((reference.position - state.position + 0.05)[..., 0]) ** 0.5
 
-class Worded(Shrink):
-    def plan(self, known):
-        return "the same again"
+def lost(self, known):
+    return known.task._replace(coefficients=np.nan * known.task.coefficients)
 
-class Unknown(Near):
-    def __call__(self, state, reference, command, previous):
-        return np.nan * state.position[..., 0]
+def undecided(self, memory, fastest, evidence):
+    raise ValueError("I cannot decide")
 
-class Steep(Near):
-    def __call__(self, state, reference, command, previous):
-        gap = reference.position - state.position + 0.05
-        return abs(gap[..., 0]) ** 0.5
+class Lifted(Shrink): start = lifted
+class Longer(Shrink): plan = longer
+class Lost(Shrink): plan = lost
+class Worded(Shrink): plan = lambda self, known: "again"
+class Unknown(Near): __call__ = lambda self, state, *a: np.nan * state.position[..., 0]
+class Steep(Near): __call__ = steep
+class Silence(Near): __call__ = lambda self, *a: None
+class Priceless(Near): __call__ = lambda self, *a: "nothing"
+class Broad(Near): __call__ = lambda self, state, r, *a: (state.position - r.position) ** 2
+class Costly(Near): __call__ = lambda self, state, reference, command: 0.0
+class Hasty(Sprint): propose = lambda self, memory, last: (memory, "fast")
+class Vague(Sprint): choose = lambda self, *a: "fast"
+class Silent(Sprint): choose = undecided
+class Forgetful(Sprint): start = lambda self: "nothing"
+class Loose(Sprint): outcomes = "faster"
+class Numb(Plain): __call__ = lambda self, seen: "hover"
+class Wordy(Push): __call__ = lambda self, *a: ("push", "pull")
+class Flat(Push): __call__ = lambda self, *a: (self.push, self.push)
+class Wide(Plain): create = classmethod(lambda cls, rng, i, outputs: Plain.create(rng, i, 5))
 
-class Priceless(Near):
-    def __call__(self, state, reference, command, previous):
-        return "nothing"
-
-class Hasty(Sprint):
-    def propose(self, memory, last):
-        return memory, "fast"
-
-class Vague(Sprint):
-    def choose(self, memory, fastest, evidence):
-        return "fast"
-
-class Forgetful(Sprint):
-    def start(self):
-        return "nothing"
-
-class Loose(Sprint):
-    outcomes = "faster"
-
-class Numb(Plain):
-    def __call__(self, seen):
-        return "hover"
-
-class Wordy(Push):
-    def __call__(self, state, effective, commands, switches):
-        return "push", "pull"
-
-class Broad(Near):
-    def __call__(self, state, reference, command, previous):
-        return (state.position - reference.position) ** 2
-
-class Silence(Near):
-    def __call__(self, state, reference, command, previous):
-        return None
-
-class Costly(Near):
-    def __call__(self, state, reference, command):
-        return 0.0
+Made = type("Made", (Near,), {})
 
 class NoChoice(NamedTuple):
     outcomes = ("x",)
     start = propose = lambda self, *a: ()
-
-class Silent(Sprint):
-    def choose(self, memory, fastest, evidence):
-        raise ValueError("I cannot decide")
 
 class Branching(Sprint):
     def propose(self, memory, last):
@@ -167,22 +136,9 @@ class Growing(Sprint):
     def choose(self, memory, fastest, evidence):
         return super().choose(memory[:1], fastest, evidence)
 
-class Object:
-    outcomes = ("x",)
-    start = propose = choose = lambda self, *a: ()
-
-class Wide(Plain):
-    @classmethod
-    def create(cls, rng, inputs, outputs):
-        return Plain.create(rng, inputs, 5)
-
 class Mute(NamedTuple):
     weight: Any
     create = classmethod(lambda cls, rng, inputs, outputs: cls(np.zeros(1, np.float32)))
-
-class Flat(Push):
-    def __call__(self, state, effective, commands, switches):
-        return self.push, self.push
 
 class Grounded:
     def start(self, seed):
@@ -301,7 +257,7 @@ def test_so_is_a_class_in_a_users_file(file):
         ("reference", "mine.py:Lifted", "leaves the room of the task 'figure8' by 4.65 m"),
         ("reference", "mine.py:Lost", "its plan after a good flight: not finite"),
         ("reference", "mine.py:Shrink(size=0.7)", "its plan after a good flight: leaves the task"),
-        ("reference", "mine.py:Worded", "'plan' gives 'the same again'; it must be a path"),
+        ("reference", "mine.py:Worded", "'plan' gives 'again'; it must be a path"),
         ("cost", "mine.py:Unknown", "the cost is not finite 0.05 m beside the task's path"),
         ("cost", "mine.py:Steep", "the slope of the cost is not finite"),
         ("cost", "mine.py:Priceless", "the cost gives 'nothing' where a number must be"),
@@ -318,6 +274,7 @@ def test_so_is_a_class_in_a_users_file(file):
         ("reference", "fast", "must be one of fixed"),
         ("reference", "space-time(corridor=-1)", "corridor = -1: must be above 0, and at most"),
         ("reference", "space-time(corridor=0.3)", "at most 0.2 on the task 'figure8'"),
+        ("cost", "mine.py:Made", "Made: must be written as 'class"),
         ("cost", "mine.py:Sprint", "has no '__call__': it is no cost"),
         ("cost", "mine.py:Costly", "TypeError"),
         ("cost", "mine.py:Broad", r"gives \(750, 3\) for \(750,\) states; it must be \(750,\)"),

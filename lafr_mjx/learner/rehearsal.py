@@ -80,7 +80,12 @@ def rehearse_plan(task: Task, state: LearnerState, settings: LearnerSettings) ->
         room=asked.room,
         flown=state.path,
         last=LastFlight(
-            state.pace, error, asked.error_threshold, peak_acceleration(state.path), asked.slowest
+            pace=state.pace,
+            error=error,
+            threshold=asked.error_threshold,
+            peak_acceleration=peak_acceleration(state.path),
+            slowest=asked.slowest,
+            tracked=error,
         ),
         ensemble=state.ensemble,
         switches=settings.switches,

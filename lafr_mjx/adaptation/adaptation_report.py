@@ -41,6 +41,15 @@ _STAGES = {
 }
 
 
+_TROUBLE = {
+    "plan_refused": "--reference {spec.reference}: its plan after flight {iteration} is not flown: "
+    "{plan_refused}; the last reference stays",
+    "steps_not_taken": "--cost {spec.cost}: it or its slope is not finite; {steps_not_taken} steps "
+    "of training after flight {iteration} are not taken",
+}
+"""Said once in a run."""
+
+
 class AdaptationReport:
     """Prints while a run goes on; writes the summary and the plots at its end."""
 
@@ -70,6 +79,7 @@ class AdaptationReport:
             )
         self.flown_s = 0.0
         self._status: Any = None
+        self._told: set[str] = set()
 
     def ready(self, text: str) -> None:
         """What flies first is there."""
@@ -104,6 +114,15 @@ class AdaptationReport:
         """An iteration is done and stored."""
         self.stop()
         self._row(record)
+        for key, text in _TROUBLE.items():
+            if record[key] and key not in self._told:
+                self._told.add(key)
+                words = text.format(spec=self.job.spec, **record)
+                self.say(f"{words} ('{key}' in iterations.jsonl).")
+
+    def say(self, text: str) -> None:
+        """A line beside the table."""
+        self.console.print(text, soft_wrap=True)
 
     def stop(self) -> None:
         """Take the moving line off the terminal."""

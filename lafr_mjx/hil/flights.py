@@ -55,6 +55,7 @@ class Flights:
     slow: float = 1.0  # how many times slower than real time
     patient: bool = False  # time stands still while the machine does
     network: str = "mlp"  # of the policies that fly
+    plugins: tuple[str, ...] = ()  # of the user's, in the software drone
 
     @property
     def where(self) -> str:
@@ -72,6 +73,7 @@ class Flights:
             self.profile, folder.path / "hil", master=self.master, host=self.host,
             scenario=self.scenario, task=fans, seed=self.seed, faults=self.faults,
             slow=self.slow, patient=self.patient, network=self.network,
+            plugins=self.plugins,
         )  # fmt: skip
 
 

@@ -72,6 +72,7 @@ class Session(Closing):
         patient: bool = False,
         cable: bool = False,
         network: str = "mlp",
+        plugins: tuple[str, ...] = (),
     ) -> None:
         """Start.
 
@@ -88,6 +89,7 @@ class Session(Closing):
             patient: let time stand still while the machine does; software drone only.
             cable: feed the software drone by one, for longer than its battery lasts.
             network: of the policies that will fly, see `parts`.
+            plugins: of the user's, for the software drone.
         """
         bridge = master is not None and is_bridge(master)
         check_pace(slow, patient, simulated=profile.simulated, bridge=bridge)
@@ -130,6 +132,7 @@ class Session(Closing):
                 command += ["--seed", str(seed)] + (["--task", task] if task else [])
                 command += ["--fault", *faults] if faults else []
                 command += ["--cable"] if cable else []
+                command += [word for text in plugins for word in ("--plugins", text)]
                 self._start("drone", [*command, *pace])
             mine, its = socket.socketpair()
             self.console = Console(mine, self.clock)

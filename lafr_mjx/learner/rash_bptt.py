@@ -106,7 +106,10 @@ def train(
     batch: int = 32,
     horizon: int = 30,
 ) -> tuple[Any, jax.Array]:
-    """`steps` Adam steps with a cosine learning rate; returns the policy and its last costs."""
+    """`steps` Adam steps with a cosine learning rate; returns the policy and its last costs.
+
+    The cost of a step that was not taken, because it or its slope is not finite, is NaN.
+    """
     members = ensemble.lag.shape[0]
     optimiser = optax.chain(
         optax.clip_by_global_norm(1.0), optax.adam(optax.cosine_decay_schedule(1.0, steps, 0.05))
@@ -132,7 +135,8 @@ def train(
         # A step that is not finite is not taken, and does not enter Adam's memory.
         good = jnp.isfinite(value) & jnp.isfinite(optax.tree.norm(gradient))
         keep = partial(jnp.where, good)
-        return (jax.tree.map(keep, new, trained), jax.tree.map(keep, new_state, state)), value
+        carry = jax.tree.map(keep, new, trained), jax.tree.map(keep, new_state, state)
+        return carry, keep(value, jnp.nan)
 
     carry = (policy.trained(), optimiser.init(policy.trained()))
     (trained, _), values = jax.lax.scan(step, carry, jax.random.split(key, steps))

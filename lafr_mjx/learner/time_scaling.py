@@ -8,6 +8,7 @@ import jax
 import jax.numpy as jnp
 
 from lafr_mjx import parts
+from lafr_mjx.errors import InputError
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -112,7 +113,28 @@ def rule_of(text: str) -> Any:
         InputError: there is none, or it is no rule.
     """
     methods = ("outcomes", "start", "propose", "choose")
-    return parts.checked(parts.TIME_SCALING, text, methods, "no rule of time scaling")
+    rule = parts.checked(parts.TIME_SCALING, text, methods, "no rule of time scaling")
+    words = rule.outcomes
+    if not (isinstance(words, tuple | list) and all(isinstance(word, str) for word in words)):
+        raise InputError(f"--ats {text}: its 'outcomes' must be a tuple of texts")
+    return rule
+
+
+def proposed(rule: TimeScaling, memory: Any, last: LastFlight) -> tuple[Any, jax.Array]:
+    """What a rule proposes; refused while it is traced if it is something else."""
+    given = rule.propose(memory, last)
+    if not (isinstance(given, tuple) and len(given) == 2) or given[1] is None:
+        raise InputError(f"'propose' gives {parts.shown(given)}; it must be a memory and a number")
+    return parts.numbers("'propose'", given)
+
+
+def chosen(rule: TimeScaling, memory: Any, fastest: jax.Array, evidence: Evidence) -> Choice:
+    """What a rule chooses; refused while it is traced if it is something else."""
+    given = rule.choose(memory, fastest, evidence)
+    if not (isinstance(given, Choice) and isinstance(given.pace, Pace)):
+        kind = "a Choice without a Pace" if isinstance(given, Choice) else parts.shown(given)
+        raise InputError(f"'choose' gives {kind}; it must be a Choice with a Pace")
+    return parts.numbers("'choose'", given)
 
 
 def taken_as_it_is(

@@ -42,7 +42,6 @@ class Check(NamedTuple):
     geometry_excess_m: float  # largest distance beyond the tube, a gate or the path
     peak_rate_radps: float  # largest body rate about one axis
     peak_speed_mps: float
-    lowest_m: float  # altitude
 
 
 def check(path: Path, geometry: Tube | Gates | None, ideal: Ideal, motion: Motion) -> Check:
@@ -68,7 +67,6 @@ def check(path: Path, geometry: Tube | Gates | None, ideal: Ideal, motion: Motio
         geometry_excess_m=_geometry_excess(path, geometry, motion),
         peak_rate_radps=float(np.abs(motion.command[..., 1:]).max()),
         peak_speed_mps=float(np.linalg.norm(motion.velocity, axis=-1).max()),
-        lowest_m=float(motion.position[..., 2].min()),
     )
 
 

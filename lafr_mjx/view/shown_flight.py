@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
+from types import SimpleNamespace
 from typing import TYPE_CHECKING, Any, NamedTuple
 
 import numpy as np
@@ -10,6 +11,8 @@ import numpy as np
 from lafr_mjx import so3
 from lafr_mjx.logs.smoothing import continuous
 from lafr_mjx.metrics import FlightMetrics, event_in, flight_metrics
+from lafr_mjx.plant.plugins.fan import FanJet
+from lafr_mjx.plant.vec3 import Vec3
 from lafr_mjx.view.course_shapes import gate_states, leaves_path, path_points
 
 if TYPE_CHECKING:
@@ -177,19 +180,10 @@ def _events(rollout: Rollout, valid: np.ndarray) -> tuple[str, ...]:
 
 
 def jets(fans: Sequence[Fan], scale: np.ndarray, points: np.ndarray) -> np.ndarray:
-    """Velocity [T, 3] of the fans' jets at points [T, 3], as the plant has it.
-
-    See `plant.plugins.fan`, whose formula this repeats in NumPy for pictures.
-    """
-    total = np.zeros_like(points)
-    for fan in fans:
-        offset = points - fan.position
-        ahead = offset @ fan.direction
-        off_axis = np.maximum(np.sum(offset * offset, axis=-1) - ahead**2, 0.0)
-        width = fan.outlet_radius + np.tan(fan.half_angle) * np.maximum(ahead, 0.0)
-        strength = scale * fan.speed * fan.outlet_radius / width * np.exp(-off_axis / width**2)
-        total += np.where(ahead > 0.0, strength, 0.0)[:, None] * fan.direction
-    return total
+    """Velocity [T, 3] of the fans' jets at points [T, 3], as the plant has it."""
+    world: Any = SimpleNamespace(fans=fans, settings=SimpleNamespace(fan_scale=scale))
+    found = [jet.velocity((), Vec3.of(points)).array() for jet in FanJet().instances(world)]
+    return np.sum(np.asarray(found, float), axis=0)
 
 
 def _weather(

@@ -26,6 +26,7 @@ from lafr_mjx.learner.improve import (
     sensed_peak_errors,
     unexplained,
 )
+from lafr_mjx.learner.references import Planned
 from lafr_mjx.learner.time_scaling import Choice, LastFlight
 from lafr_mjx.learner.verify import Prediction
 from lafr_mjx.model import data, residual
@@ -121,12 +122,15 @@ def test_the_last_good_policy_is_one_that_flew_well_without_help(error, event, g
     flown: Any = None  # nothing asks the model here
     done = Calibrated(last, state.ensemble, state.window, 1.0, 1.0, 0.0, (), 1.0)
     room = TaskRoom(state.path, task.room(), 1.5, 0.35, 2.0)
-    learned, _ = accelerate(state, done, new, flown, state.path, room, settings)
+    learned, progress = accelerate(
+        state, done, (new, 7), flown, Planned(state.path, 2), room, settings
+    )
 
     def thrust(of):
         return float(np.asarray(of.network.layers[-1].bias)[0])
 
     assert thrust(learned.policy) == pytest.approx(0.8)
+    assert (progress.plan_refused, progress.steps_not_taken) == (2, 7)
     assert thrust(learned.last_good) == pytest.approx(0.5 if good else -0.5)
 
 

@@ -5,7 +5,6 @@ from __future__ import annotations
 import numpy as np
 import pytest
 
-from lafr_mjx import resources
 from lafr_mjx.errors import InputError
 from lafr_mjx.reference.flatness import reference_state
 from lafr_mjx.reference.path import derivatives
@@ -54,10 +53,6 @@ def test_shipped_tasks_load_within_limits_and_share_a_program(name):
     assert np.linalg.norm(task.start_normal) == pytest.approx(1.0)
     yaw = derivatives(task.path, np.linspace(0.0, task.lap_s, 100))[:, 0, 3]
     np.testing.assert_allclose(yaw, 0.0, atol=1e-12)
-
-
-def test_shipped_names():
-    assert set(SHIPPED) <= set(resources.shipped_names("tasks"))
 
 
 @pytest.mark.parametrize(

@@ -56,6 +56,7 @@ class Compare(RunSpec):
     vehicle: Suppress[Fixed[str]] = RunSpec.vehicle
     plant: Suppress[Fixed[int]] = 0
     plugins: Suppress[Fixed[tuple[str, ...]]] = ()
+    log: Suppress[Fixed[tuple[str, ...]]] = ()
     slow: float = 1.0
     """Times slower than real time that the drone flies, for a machine that is not punctual."""
     patient: bool = False

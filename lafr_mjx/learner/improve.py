@@ -167,7 +167,7 @@ def noise_seen(loss: Any) -> jax.Array:
 
 
 def unexplained(ensemble: Residual, switches: Switches, rows: Transitions) -> jax.Array:
-    """Acceleration [m/s², one axis] that comes and goes and that the fitted model does not know.
+    """Acceleration [m/s², one axis] that comes and goes and that a model does not know.
 
     Gusts, for one. In means over half a second: sensor noise cancels within them, but for that
     of their ends. Root of the mean square over the stretches of one flight; a model that knows
@@ -237,8 +237,10 @@ def calibrate(
     )  # fmt: skip
     loss = jnp.mean(losses)
     scaling, fastest = proposed(settings.time_scaling, state.scaling, last)
-    noise, wander = noise_seen(loss), unexplained(ensemble, settings.switches, rows)
-    return Calibrated(last, ensemble, window, loss, noise, wander, scaling, fastest)
+    # A model that was fitted to a flight explains its gusts, too, by what it happened to fly there.
+    unfitted = jax.tree.map(partial(jnp.where, last.first), ensemble, state.ensemble)
+    wander = unexplained(unfitted, settings.switches, rows)
+    return Calibrated(last, ensemble, window, loss, noise_seen(loss), wander, scaling, fastest)
 
 
 def plan_reference(

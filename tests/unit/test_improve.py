@@ -22,6 +22,7 @@ from lafr_mjx.learner.improve import (
     TaskRoom,
     accelerate,
     anchors_of,
+    calibrate,
     noise_seen,
     sensed_peak_errors,
     unexplained,
@@ -29,7 +30,7 @@ from lafr_mjx.learner.improve import (
 from lafr_mjx.learner.references import Planned
 from lafr_mjx.learner.time_scaling import Choice, LastFlight
 from lafr_mjx.learner.verify import Prediction
-from lafr_mjx.model import data, residual
+from lafr_mjx.model import data, fit_residual, residual
 from lafr_mjx.model.residual import COMMANDS, Switches
 from lafr_mjx.model.state import ModelState
 from lafr_mjx.reference import clock as clocks
@@ -156,6 +157,33 @@ def test_gusts_are_seen_through_the_noise_of_the_sensors():
     assert float(unexplained(ensemble, knows_nothing, windy)) == pytest.approx(MOST_WANDER)
     nothing = flight._replace(usable=jnp.zeros(rows, bool))
     assert float(unexplained(ensemble, knows_nothing, nothing)) == 0.0
+
+
+@pytest.mark.parametrize(("predicted", "wander"), [(0.1, 0.3), (np.nan, 0.0)])
+def test_gusts_are_what_the_model_did_not_know_before_its_fit(calm, monkeypatch, predicted, wander):
+    """It hovers where the model believed in a push of 0.3 m/s²; the fit explains all of it."""
+    flight, task = calm
+    settings = LearnerSettings()
+    state = loop.start(task, policy(0.0), 0, settings)
+    *hidden, last = (jax.tree.map(jnp.zeros_like, layer) for layer in state.ensemble.network.layers)
+    fitted = state.ensemble._replace(
+        network=state.ensemble.network._replace(layers=(*hidden, last))
+    )
+    pushed = last._replace(bias=last.bias.at[:, :3].set(0.3 / residual.ACCELERATION_SCALE))
+    network = fitted.network._replace(layers=(*hidden, pushed))
+    state = state._replace(
+        ensemble=fitted._replace(network=network), pace=state.pace._replace(predicted=predicted)
+    )
+    knows_all = jax.tree.map(lambda leaf: leaf[0], fitted)
+    monkeypatch.setattr(fit_residual, "fit", lambda *_, **__: (knows_all, jnp.float32(1.0)))
+    level = np.tile(np.eye(3, dtype=np.float32), (len(flight.time), 1, 1))
+    nowhere = np.zeros_like(flight.truth.position)
+    still = State(nowhere, nowhere, level, nowhere)
+    hover = np.tile(COMMAND_HOVER, (len(flight.time), 1))
+    room = TaskRoom(state.path, task.room(), 1.5, 0.35, 2.0)
+    flight = loop._seen(flight._replace(sensed=still, command=hover))
+    found = calibrate(state, flight, room, settings)
+    assert float(found.wander) == pytest.approx(wander, abs=0.01)
 
 
 def test_a_drone_on_its_reference_is_no_way_off():

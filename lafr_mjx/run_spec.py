@@ -121,8 +121,9 @@ class RunSpec:
                 )
             if self.plugins:
                 raise InputError("--plugins: are effects of our own plant; --engine names another")
-        if self.ats == "paper" and self.method == "geometric":
-            raise InputError("--ats paper: differentiates a policy; 'geometric' has none")
+        printed = parts.parse("ats", self.ats)[:2] == ("", "paper")
+        if printed and self.method == "geometric":
+            raise InputError(f"--ats {self.ats}: differentiates a policy; 'geometric' has none")
         if self.policy != RunSpec.policy and self.method == "geometric":
             raise InputError(f"--policy {self.policy}: 'geometric' trains none")
 

@@ -59,6 +59,7 @@ def test_a_wrong_value_in_a_file_is_one_clear_line(key, value, message):
     [
         ({"engine": "freebdy"}, "--engine freebdy: must be one of mjx, freebody"),
         ({"ats": "verfied"}, "--ats verfied: must be one of hold, paper, verified"),
+        ({"ats": "paper(fastest=0.2)", "method": "geometric"}, "differentiates a policy"),
         ({"iterations": 2.0}, "--iterations 2.0: must be a whole number"),
         ({"iterations": True}, "--iterations True: must be"),
         ({"seed": "a"}, "--seed a: must be a whole number"),

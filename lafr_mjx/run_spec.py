@@ -27,6 +27,10 @@ _RANGES = {
     "plant": (0, 2**31 - 1),
     "horizon": (5, 200),  # beyond, programs take minutes to compile
 }
+_FACTORS = {
+    "noise_prior": (0.1, 10.0),
+    "lag_prior": (0.4, 2.0),
+}  # the model remembers nine commands
 _LATER = (
     "features",
     "horizon",
@@ -34,6 +38,7 @@ _LATER = (
     "policy",
     "reference",
     "cost",
+    *_FACTORS,
 )  # what runs of earlier versions do not say
 
 
@@ -76,6 +81,10 @@ class RunSpec:
     """Which plant of a randomised scenario, drawn with the seed."""
     horizon: int = 30
     """Length of the simulated flights that the policy is trained on [steps of 20 ms]."""
+    noise_prior: float = 1.0
+    """Sensor noise that is expected before the first flight, times 2 mm, 0.05 m/s, 5 mrad."""
+    lag_prior: float = 1.0
+    """Lag of the commands that is expected before the first flight, times 50 ms."""
     engine: str = "mjx"
     """Physics: for any vehicle (mjx), the fast step for one rigid body (freebody: the same motion),
     or a plant of your own: FILE.py:CLASS(...)."""
@@ -108,7 +117,7 @@ class RunSpec:
         for field in fields(RunSpec):
             value = getattr(self, field.name)
             if allowed := _allowed_instead(field.name, value):
-                raise InputError(f"--{field.name} {value}: must be {allowed}")
+                raise InputError(f"--{option_of(field.name)} {value}: must be {allowed}")
         for kind in parts.KINDS:
             text = getattr(self, kind.option)
             if not (kind is parts.NETWORK and text.endswith(".npz")):
@@ -135,6 +144,8 @@ class RunSpec:
     def variant(self) -> str:
         """What is not usual about its parts, for the name of a folder."""
         words = [f"horizon{self.horizon}"] if self.horizon != RunSpec.horizon else []
+        for key in (key for key in _FACTORS if getattr(self, key) != 1.0):
+            words.append(f"{option_of(key)}{getattr(self, key):g}")
         for key in (key for key in PARTS if key != "ats"):
             if getattr(self, key) not in (getattr(RunSpec, key), *ENGINES, "hil"):
                 words.append(parts.label(getattr(self, key)))
@@ -144,6 +155,7 @@ class RunSpec:
     def table(self) -> dict[str, Any]:
         """The table `run` of a configuration."""
         plain = {"iterations": int(self.iterations), "plugins": list(self.plugins)}
+        plain |= {key: float(getattr(self, key)) for key in _FACTORS}
         return asdict(self) | plain
 
     @property
@@ -161,8 +173,13 @@ class RunSpec:
             value = getattr(self, field.name)
             if value is not None and (field.name in always or value != field.default):
                 for one in value if isinstance(value, tuple) else (value,):
-                    words += [f"--{field.name}", str(one)]
+                    words += [f"--{option_of(field.name)}", str(one)]
         return shlex.join(words)
+
+
+def option_of(key: str) -> str:
+    """How the command line spells it."""
+    return key.replace("_", "-")
 
 
 def _allowed_instead(key: str, value: Any) -> str:
@@ -178,6 +195,10 @@ def _allowed_instead(key: str, value: Any) -> str:
         low, high = _RANGES[key]
         whole = isinstance(value, int) and not isinstance(value, bool) and low <= value <= high
         return "" if whole else f"a whole number from {low} to {high}"
+    if key in _FACTORS:
+        low, high = _FACTORS[key]
+        number = isinstance(value, int | float) and not isinstance(value, bool)
+        return "" if number and low <= value <= high else f"a number from {low:g} to {high:g}"
     own = key == "scenario" and value is None
     if own or isinstance(value, str):
         return ""

@@ -205,7 +205,10 @@ def start(
     scale are learned.
     """
     members = [
-        residual.create(np.random.default_rng([seed, 10 + i]), features) for i in range(MEMBERS)
+        residual.create(
+            np.random.default_rng([seed, 10 + i]), features, lag=settings.switches.fixed_lag
+        )
+        for i in range(MEMBERS)
     ]
     unknown = jnp.float32(jnp.nan)
     policy = batching.single(policy)

@@ -47,6 +47,15 @@ class Fan:
 
 
 @dataclass(frozen=True, eq=False)
+class Gate:
+    """A round opening to be flown through, in its place of the order and along its normal."""
+
+    position: np.ndarray  # [3] m, centre
+    normal: np.ndarray  # [3] unit vector, the direction of flight
+    radius: float  # m, of the opening
+
+
+@dataclass(frozen=True, eq=False)
 class Task:
     """A path with the rules of its flights; made by `load_task`."""
 
@@ -61,6 +70,7 @@ class Task:
     landmark_radius_m: float  # how near the path passes each landmark
     fans: tuple[Fan, ...]
     scenario: str  # the scenario that is flown if none is asked for
+    gates: tuple[Gate, ...] = ()  # in their order; one lap passes each once
 
     @property
     def periodic(self) -> bool:

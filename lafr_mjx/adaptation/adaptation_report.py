@@ -198,10 +198,5 @@ class AdaptationReport:
         task = self.job.task
         busy = self.console.is_terminal  # in a notebook it would ask for ipywidgets
         with self.console.status("drawing plots ...") if busy else contextlib.nullcontext():
-            made = make_plots(
-                self.folder,
-                task.name,
-                rate_limit=float(self.job.vehicle.limits.high[1]),
-                error_threshold=task.error_threshold_m,
-            )
+            made = make_plots(self.folder, task, float(self.job.vehicle.limits.high[1]))
         self.console.print(f"{len(made)} plots in {self.folder.path / 'plots'}", soft_wrap=True)

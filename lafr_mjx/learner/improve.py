@@ -111,19 +111,23 @@ class Progress(NamedTuple):
     notes: dict[str, Any]  # the rule's own
 
 
-def sensed_peak_error(rollout: Rollout, ramp_s: Any, corridor: Corridor) -> jax.Array:
-    """Peak error after the ramp, as it is judged, of what was sensed at the samples' own stamps.
+def sensed_peak_errors(rollout: Rollout, ramp_s: Any, corridor: Corridor) -> list[jax.Array]:
+    """Peak errors of a flight as they are judged, and from the reference after the ramp.
 
-    Of a flight that the guard had to help the ramp counts, too: what follows the help is calm.
+    Of what was sensed, at the samples' own stamps. Of a flight that the guard had to help the ramp
+    counts always: what follows the help is calm.
     """
     late = rollout.time - rollout.stamp
     reference = rollout.reference.position - rollout.reference.velocity * late[:, None]
     beside = corridor.at(jnp.asarray(rollout.phase - rollout.phase_rate * late))
-    error = corridor.judged(jnp.asarray(rollout.sensed.position), reference, beside)
-    counted = rollout.valid & ~rollout.crashed
-    counted = counted & ((rollout.time >= ramp_s) | jnp.any(rollout.assisted))
-    peak = jnp.max(jnp.where(counted, error, 0.0))
-    return jnp.where(jnp.any(rollout.crashed & rollout.valid), 2.0, peak)
+    position = jnp.asarray(rollout.sensed.position)
+    judged = corridor.judged(position, reference, beside)
+    tracked = jnp.linalg.norm(position - reference, axis=-1)
+    flying = rollout.valid & ~rollout.crashed
+    counted = flying & ((rollout.time >= ramp_s) | jnp.any(rollout.assisted))
+    crashed = jnp.any(rollout.crashed & rollout.valid)
+    peaks = (jnp.max(judged, where=flying, initial=0), jnp.max(tracked, where=counted, initial=0))
+    return [jnp.where(crashed, 2.0, peak) for peak in peaks]
 
 
 def anchors_of(rollout: Rollout, path: Path, ramp_s: Any) -> Anchors:
@@ -235,12 +239,14 @@ def calibrate(
     sizes: Sizes = Sizes(),
 ) -> Calibrated:
     """Fit the residuals to the last flights, and say how fast the next one might be."""
+    error, tracked = sensed_peak_errors(rollout, task.ramp_s, _corridor(state.path, task))
     last = LastFlight(
         pace=state.pace,
-        error=sensed_peak_error(rollout, task.ramp_s, _corridor(state.path, task)),
+        error=error,
         threshold=task.error_threshold,
         peak_acceleration=peak_acceleration(state.path),
         slowest=task.slowest,
+        tracked=tracked,
         event=jnp.any(rollout.assisted),
     )
     rows = data.transitions(rollout)
@@ -300,6 +306,7 @@ def improve_policy(
         stress=_stress(calibrated, settings),
         fastest=0.96 * fastest,
         slowest=1.03 * jnp.maximum(state.pace.time_scale, fastest),
+        ramp_s=ramp_s,
     )
     policy, _ = rash_bptt.train(
         state.in_training, calibrated.ensemble, settings.switches, path,
@@ -321,10 +328,12 @@ def accelerate(
     """Choose the next time scale, and which policy flies it."""
     corridor = _corridor(path, task)
 
-    def predict(policy: Learnable, time_scale: jax.Array, stress: Any) -> verify.Prediction:
+    def predict(
+        policy: Learnable, time_scale: jax.Array, stress: Any, reserve: Any = verify.RESERVE
+    ) -> verify.Prediction:
         return verify.predict(
             policy, calibrated.ensemble, settings.switches, path, time_scale, task.ramp_s,
-            _stress(calibrated, settings).times(stress), _key(state, 2), corridor,
+            _stress(calibrated, settings).times(stress), _key(state, 2), corridor, reserve,
         )  # fmt: skip
 
     evidence = Evidence(
@@ -368,7 +377,7 @@ def accelerate(
 
 
 def _corridor(path: Path, task: TaskRoom) -> Corridor:
-    return Corridor.around(path, task.path, task.error_threshold)
+    return Corridor.around(path, task.path, task.room, task.error_threshold)
 
 
 def _stress(calibrated: Calibrated, settings: LearnerSettings) -> StressScale:

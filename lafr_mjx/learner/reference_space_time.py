@@ -42,23 +42,21 @@ _AHEAD = 0.9
 class SpaceTime(NamedTuple):
     """Room and margins of the plan."""
 
-    corridor: Any = 0.2  # m, how far the reference may be from the task's path
+    corridor: Any = jnp.inf  # m from the task's path, at most; 0: the path itself
     tracking: Any = 0.15  # m, of the task's room that is left to tracking errors
     share: Any = 0.95  # of thrust and rates; the rest is for feedback
 
     def check(self, task: Task) -> None:
         """Refuse what leaves the task's room."""
-        widest = task.error_threshold_m - self.tracking + 1e-9
-        for name, low, high in (
-            ("tracking", 0.0, task.error_threshold_m),
-            ("corridor", 0.0, widest),
-            ("share", 0.3, 1.0),
-        ):
-            if not low < getattr(self, name) <= high:
+        room = float(task.room().max())
+        ranges = {"tracking": (0.02, room), "share": (0.3, 1.0)}
+        if self.corridor != jnp.inf:  # all of the room
+            ranges["corridor"] = (0.0, room - self.tracking + 1e-9)
+        for name, (low, high) in ranges.items():
+            if not low <= getattr(self, name) <= high:
                 raise InputError(
-                    f"{name} = {getattr(self, name):g}: must be above {low:g}, and at most "
-                    f"{high:g} on the task '{task.name}', whose threshold is "
-                    f"{task.error_threshold_m:g} m"
+                    f"{name} = {getattr(self, name):g}: must be at least {low:g}, and at most "
+                    f"{high:.3g} on the task '{task.name}', which leaves room of {room:.3g} m"
                 )
 
     def start(self, task: Path) -> Path:
@@ -85,7 +83,8 @@ class SpaceTime(NamedTuple):
         for _ in range(_PASSES):
             force = _forces(known, path, seconds)
             plan = plans.fastest(known.task, limits, force)
-            path = jax.tree.map(partial(jnp.where, plan.feasible), plan.path, path)
+            take = plan.feasible & (self.corridor > 0.0)
+            path = jax.tree.map(partial(jnp.where, take), plan.path, path)
             seconds = jnp.maximum(plan.seconds, _AHEAD * known.last.pace.time_scale * lap_s(path))
         return path
 

@@ -28,6 +28,7 @@ from lafr_mjx.reference.flatness import reference_state
 from lafr_mjx.reference.path import derivatives
 from lafr_mjx.tasks import Task, load_task
 from lafr_mjx.types import COMMAND_HOVER, CONTROL_DT, Reference, Sensed, State
+from lafr_mjx.view.course import gate_states
 from lafr_mjx.view.player import BACKSPACE, DOWN, EIGHT, ENTER, SEVEN, SIX, SPACE, UP
 from lafr_mjx.view.replay import Replay, replay_of
 from lafr_mjx.view.shown_flight import SPIN_SHOWN, Moment
@@ -151,6 +152,7 @@ class LiveFlight:
         self._fan_scale = settings.fan_scale
         self._engine = build_engine(setup.vehicle, setup.engine)
         self._params = params_for(setup.vehicle, settings, setup.task.fans)
+        self.planned = None
         self._path = jax.tree.map(lambda x: jnp.asarray(x, jnp.float32), setup.task.path)
         self._controller = jax.tree.map(jnp.asarray, setup.controller)
         self._flights = 0
@@ -217,7 +219,8 @@ class LiveFlight:
             blade_angle=self._blades,
             wind=self.wind,
             fan_scale=self._fan_scale,
-            crashed=bool(self.crash),
+            gates=gate_states(self.setup.task.gates, self.trail(self.time, _KEPT_S)[0])[-1],
+            event="crash" if self.crash else "",
         )
 
     def trail(self, time: float, seconds: float) -> tuple[np.ndarray, np.ndarray]:

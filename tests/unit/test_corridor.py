@@ -24,7 +24,7 @@ def circle(radius: float):
 
 
 TASK, INSIDE = circle(2.0), circle(1.8)
-CORRIDOR = Corridor.around(INSIDE, TASK, THRESHOLD)
+CORRIDOR = Corridor.around(INSIDE, TASK, [THRESHOLD], THRESHOLD)
 coordinates = st.floats(-0.5, 0.5)
 
 
@@ -37,7 +37,7 @@ def judged(corridor: Corridor, reference, phase: float, off) -> float:
 @settings(max_examples=60, deadline=None)
 @given(st.floats(0.0, 6.0), coordinates, coordinates, coordinates)
 def test_on_the_tasks_own_path_an_error_is_an_error(phase, x, y, z):
-    own = Corridor.around(TASK, TASK, THRESHOLD)
+    own = Corridor.around(TASK, TASK, [THRESHOLD], THRESHOLD)
     assert judged(own, TASK, phase, (x, y, z)) == pytest.approx(
         np.hypot(np.hypot(x, y), z), abs=1e-3
     )
@@ -63,7 +63,22 @@ def test_who_is_judged_within_the_threshold_is_within_it_of_the_path(phase, x, y
 def test_beyond_the_ends_of_a_path_it_is_beside_them():
     task = load_task("dash")
     path = batching.single(task.path)
-    corridor = Corridor.around(path, path, THRESHOLD)
+    corridor = Corridor.around(path, path, [THRESHOLD], THRESHOLD)
     beside: Beside = corridor.at(jnp.array([-1.0, task.lap_s + 1.0]))
     np.testing.assert_allclose(beside.centre[0], task.start_position, atol=1e-3)
     np.testing.assert_allclose(beside.centre[1], task.goal_position, atol=1e-3)
+
+
+def test_where_a_path_crosses_itself_its_own_branch_counts():
+    task = load_task("figure8")
+    path = batching.single(task.path)
+    corridor = Corridor.around(path, path, task.room(), THRESHOLD)
+    middle = corridor.at(jnp.float32(0.5 * task.lap_s))  # where the lap begins, too
+    velocity = np.asarray(derivatives(task.path, 0.5 * task.lap_s))[1, :3]
+    np.testing.assert_allclose(middle.along, velocity / np.linalg.norm(velocity), atol=0.02)
+
+
+def test_where_the_room_is_narrow_less_error_uses_it_up():
+    half = Corridor.around(TASK, TASK, [THRESHOLD, 0.5 * THRESHOLD], THRESHOLD)
+    assert judged(half, TASK, 1.5, (0, 0, 0.1)) == pytest.approx(0.1, rel=0.01)
+    assert judged(half, TASK, 4.5, (0, 0, 0.1)) == pytest.approx(0.2, rel=0.01)

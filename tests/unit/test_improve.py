@@ -88,7 +88,7 @@ def calm():
 def test_a_flight_that_was_helped_does_not_look_calm(calm):
     flight, ramp_s = calm[0], calm[1].ramp_s
     path = batching.single(calm[1].path)
-    corridor = Corridor.around(path, path, 0.35)
+    corridor = Corridor.around(path, path, [0.35], 0.35)
     assert float(sensed_peak_error(flight, ramp_s, corridor)) == pytest.approx(0.02, rel=0.01)
     late = flight.time > 0.9
     for helped in (

@@ -147,7 +147,8 @@ def test_the_first_reference_is_the_tasks_path(name):
     wanted = np.asarray(derivatives(task.path, phases))[:, :2]
     first = SpaceTime().start(task.path)
     np.testing.assert_allclose(np.asarray(derivatives(first, phases))[:, :2], wanted, atol=0.02)
-    corridor = Corridor.around(batching.single(first), batching.single(task.path), 0.35)
+    both = batching.single((first, task.path))
+    corridor = Corridor.around(*both, task.room(), 0.35)
     assert float(jnp.max(corridor.beside.deviation)) < 2e-3
     assert Fixed().start(task.path) is task.path
 
@@ -157,7 +158,8 @@ def test_a_plan_stays_in_the_room_of_the_task():
     path = jax.jit(partial(references.planned, planner))(known(planner, "inspection"))
     assert float(lap_s(path)) == pytest.approx(task.lap_s, rel=1e-6)
     positions = np.asarray(derivatives(path, np.linspace(0.0, task.lap_s, 2000)))[:, 0, :3]
-    assert task.distance(positions).max() <= float(planner.corridor) + 2e-3
+    widest = task.room().max() - float(planner.tracking)
+    assert task.distance(positions).max() <= widest + 2e-3
     for landmark in task.landmarks:
         nearest = np.linalg.norm(positions - landmark, axis=1).min()
         assert nearest < task.landmark_radius_m - float(planner.tracking) + 0.02

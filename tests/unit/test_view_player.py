@@ -30,7 +30,7 @@ def replay(*scales, name="figure8 · wind5 · ours"):
 
 
 RUN = replay(1.0, 0.8, 0.6, 0.5, 0.4)
-KEYS = (32, 257, 259, 262, 263, 264, 265, 54, 55, 56, 65)
+KEYS = (32, 257, 259, 262, 263, 264, 265, 54, 55, 56, 57, 65)
 
 
 def test_keys_do_what_the_overlay_says():
@@ -54,6 +54,8 @@ def test_keys_do_what_the_overlay_says():
     shown.on_key(player.DOWN)
     shown.on_key(player.DOWN)
     assert shown.speed == 0.5
+    shown.on_key(player.NINE)
+    assert not shown.corridor
     shown.on_key(player.ENTER)
     assert shown.follow
 

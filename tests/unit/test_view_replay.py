@@ -85,8 +85,8 @@ def test_trail_ends_at_the_drone_and_is_as_long_as_asked():
 
 def test_a_crash_is_shown_from_its_moment_on():
     flight = shown(flown(crash_at=3.0))
-    assert not flight.at(2.9).crashed
-    assert flight.at(3.1).crashed
+    assert flight.at(2.9).event == ""
+    assert flight.at(3.1).event == "crash"
     assert flight.metrics.crashed
 
 

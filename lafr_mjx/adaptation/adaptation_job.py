@@ -116,8 +116,9 @@ class AdaptationJob:
         for key in PARTS:
             if digest := parts.own_digest(key, getattr(self.spec, key)):
                 own[key] = digest
+        gates = (task.gates, task.room_m) if task.gates else ()
         return own | {
-            "task": _digest(task.path, task.ramp_s, task.error_threshold_m, task.fans),
+            "task": _digest(task.path, task.ramp_s, task.error_threshold_m, task.fans, *gates),
             "scenario": _digest(self.scenario.settings, self.scenario.changes),
             "vehicle": _digest(numbers, profile),
         }

@@ -21,7 +21,7 @@ from lafr_mjx.plant.vehicle import load_vehicle
 assert str(pathlib.Path(lafr_mjx.__file__)).startswith(sys.prefix), lafr_mjx.__file__
 for name in ("assets", "tasks", "hil"):
     assert str(data_folder(name)).startswith(sys.prefix), data_folder(name)
-for name in ("figure8", "shuttle", "dash", "inspection"):
+for name in ("figure8", "shuttle", "dash", "inspection", "race"):
     load_task(name)
 for name in scenario_names():
     load_scenario(name)

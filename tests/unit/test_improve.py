@@ -25,7 +25,7 @@ from lafr_mjx.learner.improve import (
     accelerate,
     anchors_of,
     noise_seen,
-    sensed_peak_error,
+    sensed_peak_errors,
     unexplained,
 )
 from lafr_mjx.learner.model_rollout import SensorNoise
@@ -85,17 +85,20 @@ def calm():
     return flight._replace(sensed=flight.truth), task
 
 
-def test_a_flight_that_was_helped_does_not_look_calm(calm):
+def test_the_ramp_counts_as_room_and_after_help_as_error(calm):
     flight, ramp_s = calm[0], calm[1].ramp_s
     path = batching.single(calm[1].path)
     corridor = Corridor.around(path, path, [0.35], 0.35)
-    assert float(sensed_peak_error(flight, ramp_s, corridor)) == pytest.approx(0.02, rel=0.01)
+    judged, tracked = sensed_peak_errors(flight, ramp_s, corridor)
+    assert (float(judged), float(tracked)) == pytest.approx((0.3, 0.02), rel=0.01)
     late = flight.time > 0.9
     for helped in (
         flight._replace(time_scale=np.where(late, 2.0, 1.0) * flight.time_scale),
         flight._replace(fallback=late),
     ):
-        assert float(sensed_peak_error(helped, ramp_s, corridor)) == pytest.approx(0.3, rel=0.01)
+        assert float(sensed_peak_errors(helped, ramp_s, corridor)[1]) == pytest.approx(
+            0.3, rel=0.01
+        )
         np.testing.assert_array_equal(helped.assisted, late)
 
 
@@ -134,7 +137,7 @@ def test_the_last_good_policy_is_one_that_flew_well_without_help(error, event, g
     before, flew, new = policy(-0.5), policy(0.5), policy(0.8)
     task = load_task("figure8")
     state = loop.start(task, before, 0, settings)._replace(policy=flew)
-    last = LastFlight(state.pace, np.float32(error), 0.35, 1.7, 2.0, np.bool_(event))
+    last = LastFlight(state.pace, np.float32(error), 0.35, 1.7, 2.0, event=np.bool_(event))
     flown: Any = None  # nothing asks the model here
     done = Calibrated(last, state.ensemble, state.window, 1.0, SensorNoise(), 0.0, (), 1.0)
     room = TaskRoom(state.path, task.room(), 1.5, 0.35, 2.0)

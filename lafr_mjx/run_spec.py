@@ -6,6 +6,7 @@ the runs of a study have in common, and the arguments of `lafr_mjx.adapt`.
 
 from __future__ import annotations
 
+import math
 import shlex
 from dataclasses import asdict, dataclass, fields, replace
 from typing import Any, Literal, get_args, get_origin, get_type_hints
@@ -27,8 +28,13 @@ _RANGES = {
     "plant": (0, 2**31 - 1),
     "horizon": (5, 200),  # beyond, programs take minutes to compile
 }
+_NUMBERS = {
+    "corridor": (0.0, math.inf),
+    "noise_prior": (0.1, 10.0),
+    "lag_prior": (0.4, 2.0),  # the model remembers nine commands
+}
 # What runs of earlier versions do not say.
-_LATER = ("features", "horizon", "plugins", "policy", "reference", "cost", "log")
+_LATER = ("features", "horizon", "plugins", "policy", "reference", "cost", "log", *_NUMBERS)
 _LISTS = ("plugins", "log")
 
 
@@ -60,6 +66,9 @@ class RunSpec:
     reference: str = "fixed"
     """What is flown along: the task's path (fixed), the fastest motion in the learned model
     within a corridor around it (space-time), or your own: FILE.py:CLASS(...)."""
+    corridor: float = math.inf
+    """How far from the task's path a planned reference may be [m]; 0 is the path itself; by default
+    all of the task's room but for what tracking needs."""
     cost: str = "tracking"
     """What policies are trained for: to track the reference (tracking, its weights are parameters),
     or a cost of your own: FILE.py:CLASS(...)."""
@@ -71,6 +80,10 @@ class RunSpec:
     """Which plant of a randomised scenario, drawn with the seed."""
     horizon: int = 30
     """Length of the simulated flights that the policy is trained on [steps of 20 ms]."""
+    noise_prior: float = 1.0
+    """Sensor noise that is expected before the first flight, times 2 mm, 0.05 m/s, 5 mrad."""
+    lag_prior: float = 1.0
+    """Lag of the commands that is expected before the first flight, times 50 ms."""
     engine: str = "mjx"
     """Physics: for any vehicle (mjx), the fast step for one rigid body (freebody: the same motion),
     or a plant of your own: FILE.py:CLASS(...)."""
@@ -107,7 +120,7 @@ class RunSpec:
         for field in fields(RunSpec):
             value = getattr(self, field.name)
             if allowed := _allowed_instead(field.name, value):
-                raise InputError(f"--{field.name} {value}: must be {allowed}")
+                raise InputError(f"--{option_of(field.name)} {value}: must be {allowed}")
         for kind in parts.KINDS:
             text = getattr(self, kind.option)
             if not (kind is parts.NETWORK and text.endswith(".npz")):
@@ -122,8 +135,9 @@ class RunSpec:
                 )
             if self.plugins:
                 raise InputError("--plugins: are effects of our own plant; --engine names another")
-        if self.ats == "paper" and self.method == "geometric":
-            raise InputError("--ats paper: differentiates a policy; 'geometric' has none")
+        printed = parts.parse("ats", self.ats)[:2] == ("", "paper")
+        if printed and self.method == "geometric":
+            raise InputError(f"--ats {self.ats}: differentiates a policy; 'geometric' has none")
         if self.policy != RunSpec.policy and self.method == "geometric":
             raise InputError(f"--policy {self.policy}: 'geometric' trains none")
 
@@ -135,6 +149,8 @@ class RunSpec:
     def variant(self) -> str:
         """What is not usual about its parts, for the name of a folder."""
         words = [f"horizon{self.horizon}"] if self.horizon != RunSpec.horizon else []
+        for key in (key for key in _NUMBERS if getattr(self, key) != getattr(RunSpec, key)):
+            words.append(f"{option_of(key)}{getattr(self, key):g}")
         for key in (key for key in PARTS if key != "ats"):
             if getattr(self, key) not in (getattr(RunSpec, key), *ENGINES, "hil"):
                 words.append(parts.label(getattr(self, key)))
@@ -143,8 +159,9 @@ class RunSpec:
 
     def table(self) -> dict[str, Any]:
         """The table `run` of a configuration."""
-        lists = {key: list(getattr(self, key)) for key in _LISTS}
-        return asdict(self) | {"iterations": int(self.iterations)} | lists
+        plain = {key: list(getattr(self, key)) for key in _LISTS}
+        plain |= {key: float(getattr(self, key)) for key in _NUMBERS}
+        return asdict(self) | {"iterations": int(self.iterations)} | plain
 
     @property
     def name(self) -> str:
@@ -161,8 +178,13 @@ class RunSpec:
             value = getattr(self, field.name)
             if value is not None and (field.name in always or value != field.default):
                 for one in value if isinstance(value, tuple) else (value,):
-                    words += [f"--{field.name}", str(one)]
+                    words += [f"--{option_of(field.name)}", str(one)]
         return shlex.join(words)
+
+
+def option_of(key: str) -> str:
+    """How the command line spells it."""
+    return key.replace("_", "-")
 
 
 def _allowed_instead(key: str, value: Any) -> str:
@@ -178,6 +200,10 @@ def _allowed_instead(key: str, value: Any) -> str:
         low, high = _RANGES[key]
         whole = isinstance(value, int) and not isinstance(value, bool) and low <= value <= high
         return "" if whole else f"a whole number from {low} to {high}"
+    if key in _NUMBERS:
+        low, high = _NUMBERS[key]
+        number = isinstance(value, int | float) and not isinstance(value, bool)
+        return "" if number and low <= value <= high else f"a number from {low:g} to {high:g}"
     own = key == "scenario" and value is None
     if own or isinstance(value, str):
         return ""

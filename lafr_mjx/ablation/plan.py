@@ -56,7 +56,16 @@ class Asked:
     sizes: Sizes = field(default_factory=Sizes)  # of the learner's batches and steps
 
 
-SHARED = ("iterations", "horizon", "vehicle", "plugins", *PARTS)
+SHARED = (
+    "iterations",
+    "horizon",
+    "corridor",
+    "noise_prior",
+    "lag_prior",
+    "vehicle",
+    "plugins",
+    *PARTS,
+)
 """Keys of a run that all runs of an ablation have in common."""
 
 

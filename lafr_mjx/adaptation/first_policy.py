@@ -30,8 +30,9 @@ def first_policy(spec: RunSpec, task: Task, limits: CommandLimits) -> tuple[Any,
         return stored_policy(spec.policy, limits), f"Policy: from {spec.policy}."
     started = time.monotonic()
     policy, cached = pretrain.base_policy(
-        task.path, limits, task.start_time_scale, spec.seed, network=spec.policy
-    )
+        task.path, limits, task.start_time_scale, spec.seed, network=spec.policy,
+        priors=pretrain.Priors.scaled(spec.noise_prior, spec.lag_prior),
+    )  # fmt: skip
     jax.block_until_ready(policy)
     seconds = time.monotonic() - started
     where = "from the cache" if cached else f"trained in {seconds:.0f} s"

@@ -70,10 +70,16 @@ class Ablate:
     """What is trained, as for adapt."""
     reference: str = RunSpec.reference
     """What is flown along, as for adapt."""
+    corridor: float = RunSpec.corridor
+    """How far from the task's path a planned reference may be [m], as for adapt."""
     cost: str = RunSpec.cost
     """What policies are trained for, as for adapt."""
     horizon: int = RunSpec.horizon
     """Length of the simulated flights that policies are trained on [steps of 20 ms]."""
+    noise_prior: float = RunSpec.noise_prior
+    """Sensor noise that is expected before the first flight, as for adapt."""
+    lag_prior: float = RunSpec.lag_prior
+    """Lag of the commands that is expected before the first flight, as for adapt."""
     engine: str = RunSpec.engine
     """Physics, as for adapt."""
     plugins: UseAppendAction[tuple[str, ...]] = ()

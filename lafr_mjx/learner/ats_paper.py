@@ -2,7 +2,8 @@
 
 J(α) = λ_speed α + λ_safe Σ_k Ψ(E_k(α) - E_th),  Ψ(z) = ln(1 + exp(κ z)) / κ,
 
-with the error E_k = ‖p̂_k - p_ref,k‖ of a counterfactual x̂_k(α) that is anchored to the flight,
+with the error E_k = ‖p̂_k - p_ref,k‖ (the printed metric adds the attitude's, but its threshold
+is in metres) of a counterfactual x̂_k(α) that is anchored to the flight,
 x̂_k(α₀) = x̄_k. Its sensitivity S_k = dx̂_k/dα starts at S₀ = 0 in each window and follows the
 hybrid model's closed loop, linearised at the recorded states and commands:
 
@@ -21,7 +22,6 @@ import jax
 import jax.numpy as jnp
 
 from lafr_mjx import so3
-from lafr_mjx.learner.ats_verified import Verified
 from lafr_mjx.learner.time_scaling import Choice, taken_as_it_is
 from lafr_mjx.model import data, hybrid, residual
 from lafr_mjx.model import state as states
@@ -41,28 +41,35 @@ HORIZON = 30
 
 
 class Paper(NamedTuple):
-    """Weights and limits of the rule.
+    """Weights and limits of the rule. Its flights are flown as they are: no guard helps them.
 
-    Far below the threshold a step is learning_rate · speed_weight, in units of α: 5 % of the
-    time scale 1. Policies are trained for the range that the verified rule proposes.
+    The paper prints E_th (0.35 m, the task's here) and laps, but no weights and no rate. λ_speed
+    only sets the unit of J. Far below the threshold a step is η_α λ_speed in α, so that η_α must
+    be 0.063 at least to come from α = 1 to the paper's lap (α = 0.31) in 12 flights. η_α, λ_safe
+    and κ were chosen on figure8 in `nominal` (seeds 200, 201; looked at on 200 to 205): the one
+    triple of those tried with which the barrier has its say before 12 flights are over and none
+    crashes. Near the limit one step takes the error from 0.1 m to a crash, so that with the same
+    η_α sharper barriers (κ = 20, λ_safe = 0.5; κ = 30, λ_safe = 0.05 or 0.5) notice nothing before
+    it. Heavier ones (κ = 10, λ_safe = 0.2 or 0.5) are at α = 0.4 or slower by then.
     """
 
     speed_weight: Any = 1.0  # λ_speed
-    safe_weight: Any = 0.05  # λ_safe, 1/m; the sum is over all ticks of a flight
-    sharpness: Any = 30.0  # κ, 1/m
-    learning_rate: Any = 0.05  # η_α
+    safe_weight: Any = 0.1  # λ_safe, 1/m; the sum is over all ticks of a flight
+    sharpness: Any = 10.0  # κ, 1/m
+    learning_rate: Any = 0.08  # η_α
     fastest: Any = 0.15  # α_min
     slowest: Any = 2.0  # α_max
+    guarded: Any = 0.0  # see `TimeScaling`
 
     outcomes = ("speed", "barrier")
 
-    def start(self) -> Any:
-        """That of the verified rule, for its proposals."""
-        return Verified().start()
+    def start(self) -> tuple[()]:
+        """Nothing is remembered."""
+        return ()
 
     def propose(self, memory: Any, last: LastFlight) -> tuple[Any, jax.Array]:
-        """As the verified rule does."""
-        return Verified(fastest=self.fastest, slowest=self.slowest).propose(memory, last)
+        """The policy is trained from the time scale at hand to one step of speed beyond it."""
+        return memory, self.update(last.pace.time_scale, self.speed_weight)
 
     def choose(self, memory: Any, fastest: jax.Array, evidence: Evidence) -> Choice:
         """One step down the slope, with the trained policy."""
@@ -82,7 +89,7 @@ class Paper(NamedTuple):
         )
 
     def believed(self, slope: Any, last: LastFlight) -> jax.Array:
-        """A flight that was helped has no errors to take a slope of: one step back, at least."""
+        """A flight that was helped (on a drone) has no errors of its own: one step back."""
         return jnp.where(last.event, jnp.minimum(slope, -self.speed_weight), slope)
 
     def update(self, time_scale: Any, gradient: Any) -> jax.Array:
@@ -98,7 +105,7 @@ class Windows(NamedTuple):
     commands: Any  # [W, H, COMMANDS, 4] sent commands ū_k, ū_{k-1}, ..., newest first
     phase: Any  # [W, H] s, of the path at the sample's stamp
     elapsed: Any  # [W, H] s, from the window's first sample
-    usable: Any  # [W] bool
+    usable: Any  # [W, H] bool
 
 
 class Potential(NamedTuple):
@@ -106,7 +113,7 @@ class Potential(NamedTuple):
 
     value: Any  # J
     gradient: Any  # dJ/dα
-    errors: Any  # [W, H] m, E_k; 0 in windows that are not usable
+    errors: Any  # [W, H] m, E_k; 0 where a tick is not usable
     error_slopes: Any  # [W, H] m, dE_k/dα
 
 
@@ -122,8 +129,8 @@ class Tangent(NamedTuple):
 def windows(rollout: Rollout, horizon: int = HORIZON, ramp_s: Any = 0.0) -> Windows:
     """Cut one flight into consecutive windows; what is left at its end is dropped.
 
-    A window is usable if the vehicle flew, after the ramp and without help, at all of its ticks. A
-    crash is not seen by the rule as such: only the errors of the windows before it.
+    A tick is usable if the vehicle flew, after the ramp and without help, at it and at all before
+    it in its window. A crash is not seen by the rule as such: only the errors that led to it.
     """
     count = rollout.command.shape[0] // horizon
 
@@ -142,7 +149,7 @@ def windows(rollout: Rollout, horizon: int = HORIZON, ramp_s: Any = 0.0) -> Wind
         commands=cut(data.command_windows(jnp.asarray(rollout.command))),
         phase=cut(rollout.phase - rollout.phase_rate * late),
         elapsed=stamp - stamp[:, :1],
-        usable=jnp.all(cut(good), axis=1),
+        usable=jnp.cumprod(cut(good), axis=1).astype(bool),
     )
 
 
@@ -156,7 +163,7 @@ def potential_gradient(
     threshold: Any,
     settings: Paper,
 ) -> Potential:
-    """J(α₀) and dJ/dα at α₀, summed over the usable windows.
+    """J(α₀) and dJ/dα at α₀, summed over the usable ticks.
 
     Args:
         policy: π that flew.
@@ -195,7 +202,7 @@ def potential_gradient(
     direction = gap / jnp.maximum(errors, 1e-6)[..., None]
     slopes = jnp.sum(direction * (moved - asked.position[..., 0, :]), axis=-1)
 
-    used = flown.usable[:, None]
+    used = flown.usable
     excess = settings.sharpness * (errors - threshold)
     barrier = jnp.where(used, jax.nn.softplus(excess) / settings.sharpness, 0.0)
     steepness = jnp.where(used, jax.nn.sigmoid(excess) * slopes, 0.0)
@@ -240,10 +247,10 @@ def _tick(
 
 
 def _harmless(flown: Windows) -> Windows:
-    """Windows that are not usable may hold anything: hover at the origin instead."""
+    """Ticks that are not usable may hold anything: hover at the origin instead."""
 
     def keep(leaf: jax.Array, instead: Any) -> jax.Array:
-        mask = flown.usable.reshape((-1,) + (1,) * (leaf.ndim - 1))
+        mask = flown.usable.reshape((*flown.usable.shape, *(1,) * (leaf.ndim - 2)))
         return jnp.where(mask, leaf, instead)
 
     still = ModelState(jnp.zeros(3), jnp.zeros(3), jnp.eye(3))

@@ -11,9 +11,11 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 import jax
 import jax.numpy as jnp
 
-from lafr_mjx.learner import model_rollout, rash_bptt, references, verify
+from lafr_mjx import so3
+from lafr_mjx.learner import rash_bptt, references, verify
 from lafr_mjx.learner.ats_verified import Verified
 from lafr_mjx.learner.corridor import Corridor
+from lafr_mjx.learner.model_rollout import SensorNoise
 from lafr_mjx.learner.rash_bptt import Anchors, TrainSettings
 from lafr_mjx.learner.reference_fixed import Fixed
 from lafr_mjx.learner.references import Known
@@ -41,6 +43,10 @@ WINDOW = 3
 
 CHANGE_RATIO = 2.5
 """Flown over predicted error beyond which older flights are forgotten."""
+
+
+LEAST_NOISE, MOST_NOISE = 0.1, 4.0
+"""Sensor noise that is believed in, times the prior."""
 
 
 MOST_WANDER = 0.5
@@ -155,15 +161,29 @@ def anchors_of(rollout: Rollout, path: Path, ramp_s: Any) -> Anchors:
     )
 
 
-def noise_seen(loss: Any) -> jax.Array:
-    """Sensor noise, times the expected one, that would explain a one-step loss.
+def noise_seen(
+    ensemble: Residual, switches: Switches, rows: Transitions, prior: SensorNoise
+) -> SensorNoise:
+    """Sensor noise that would explain the one-step errors of the fitted model, each kind alone.
 
-    With a perfect model the loss is the variance of the difference of two samples over dt²;
-    the velocity's noise is nearly all of it. An imperfect model counts as noise, too: what it
-    cannot explain is as unpredictable for the policy.
+    With a perfect model an error is the difference of two samples' noise; that of the position has
+    dt times the velocity's in it. An imperfect model counts as noise, too: what it cannot explain
+    is as unpredictable for the policy. The prior is for flights without usable rows, and bounds
+    what is believed.
     """
-    perfect = 2.0 * 3.0 * sum(sigma**2 for sigma in model_rollout.SENSOR_NOISE) / CONTROL_DT**2
-    return jnp.clip(jnp.sqrt(loss / perfect), 0.5, 4.0)
+    count = jnp.sum(rows.usable)
+
+    def variance(errors: jax.Array) -> jax.Array:
+        total = jnp.sum(jnp.where(rows.usable[:, None], errors**2, 0.0))
+        return total / (2.0 * 3.0 * jnp.maximum(count, 1.0))
+
+    def believed(variance: jax.Array, expected: Any) -> jax.Array:
+        sigma = jnp.where(count > 0, jnp.sqrt(jnp.maximum(variance, 0.0)), expected)
+        return jnp.clip(sigma, LEAST_NOISE * expected, MOST_NOISE * expected)
+
+    position, velocity, attitude = map(variance, _one_step_errors(ensemble, switches, rows))
+    position = position - 0.5 * CONTROL_DT**2 * velocity
+    return SensorNoise(*map(believed, (position, velocity, attitude), prior))
 
 
 def unexplained(ensemble: Residual, switches: Switches, rows: Transitions) -> jax.Array:
@@ -173,18 +193,30 @@ def unexplained(ensemble: Residual, switches: Switches, rows: Transitions) -> ja
     of their ends. Root of the mean square over the stretches of one flight; a model that knows
     next to nothing is not told to expect more than vehicles are stressed by.
     """
-
-    def error(member: Residual) -> jax.Array:
-        after = fit_residual.one_step(member, switches, rows.now, rows.commands)
-        return jnp.asarray(rows.after.velocity - after.velocity) / CONTROL_DT
-
-    errors = jnp.mean(jax.vmap(error)(ensemble), axis=0)
+    errors = _one_step_errors(ensemble, switches, rows)[1] / CONTROL_DT
     size = fit_residual.BLOCK
     count = rows.usable.shape[0] // size
     whole = jnp.all(rows.usable[: count * size].reshape((count, size)), axis=1)
     means = jnp.mean(errors[: count * size].reshape((count, size, 3)), axis=1)
     total = jnp.sum(jnp.where(whole[:, None], means**2, 0.0))
     return jnp.minimum(jnp.sqrt(total / jnp.maximum(3.0 * jnp.sum(whole), 1.0)), MOST_WANDER)
+
+
+def _one_step_errors(
+    ensemble: Residual, switches: Switches, rows: Transitions
+) -> tuple[jax.Array, jax.Array, jax.Array]:
+    """[N, 3] of position, velocity and attitude; means over the ensemble."""
+
+    def error(member: Residual) -> tuple[jax.Array, jax.Array, jax.Array]:
+        model = fit_residual.one_step(member, switches, rows.now, rows.commands)
+        relative = jnp.swapaxes(model.rotation, -1, -2) @ rows.after.rotation
+        return (
+            jnp.asarray(rows.after.position - model.position),
+            jnp.asarray(rows.after.velocity - model.velocity),
+            jnp.asarray(so3.log(relative)),
+        )
+
+    return jax.tree.map(lambda leaf: jnp.mean(leaf, axis=0), jax.vmap(error)(ensemble))
 
 
 class Calibrated(NamedTuple):
@@ -194,7 +226,7 @@ class Calibrated(NamedTuple):
     ensemble: Residual
     window: Transitions
     loss: Any  # of the fit
-    noise: Any  # times the expected sensor noise
+    noise: SensorNoise  # as seen
     wander: Any  # m/s², acceleration that comes and goes
     scaling: Any  # memory of the rule of time scaling
     fastest: Any  # time scale that the policy is trained for
@@ -240,7 +272,8 @@ def calibrate(
     # A model that was fitted to a flight explains its gusts, too, by what it happened to fly there.
     unfitted = jax.tree.map(partial(jnp.where, last.first), ensemble, state.ensemble)
     wander = unexplained(unfitted, settings.switches, rows)
-    return Calibrated(last, ensemble, window, loss, noise_seen(loss), wander, scaling, fastest)
+    noise = noise_seen(ensemble, settings.switches, all_rows, settings.train.stress.noise)
+    return Calibrated(last, ensemble, window, loss, noise, wander, scaling, fastest)
 
 
 def plan_reference(
@@ -359,8 +392,7 @@ def _corridor(path: Path, task: TaskRoom) -> Corridor:
 
 def _stress(calibrated: Calibrated, settings: LearnerSettings) -> StressScale:
     """Noise and gusts are expected as they were seen, in training and in verification."""
-    scale = settings.train.stress
-    return scale._replace(noise=scale.noise * calibrated.noise, wander=calibrated.wander)
+    return settings.train.stress._replace(noise=calibrated.noise, wander=calibrated.wander)
 
 
 def _key(state: LearnerState, stage: int) -> jax.Array:

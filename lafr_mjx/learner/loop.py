@@ -152,7 +152,8 @@ class Adaptation:
         number = int(np.asarray(self.state.iteration)[0])
         dither = max(0.3, 0.6**number) if dithered else 0.0  # less the more is known
         guard = batching.program(_guarded, self._devices)
-        controllers = guard(jnp.float32(dither), batching.placed(self.state, self._devices))
+        flyer = batching.placed((self.state, self._settings.time_scaling), self._devices)
+        controllers = guard(jnp.float32(dither), flyer)
         scales = self.time_scales
         return self.plants.fly(
             controllers, self.state.path, [task.start_clock(scale) for scale in scales],
@@ -205,7 +206,10 @@ def start(
     scale are learned.
     """
     members = [
-        residual.create(np.random.default_rng([seed, 10 + i]), features) for i in range(MEMBERS)
+        residual.create(
+            np.random.default_rng([seed, 10 + i]), features, lag=settings.switches.fixed_lag
+        )
+        for i in range(MEMBERS)
     ]
     unknown = jnp.float32(jnp.nan)
     policy = batching.single(policy)
@@ -250,13 +254,15 @@ def flight_seconds(task: Task, time_scale: float) -> float:
     return seconds
 
 
-def _guarded(dither: Any, state: LearnerState) -> Guarded:
-    """What flies next."""
+def _guarded(dither: Any, run: tuple) -> Guarded:
+    """What flies next; a rule may want no guard (see `TimeScaling`): then no error calls it."""
+    state, rule = run
     key = jax.random.fold_in(jax.random.wrap_key_data(state.key), 1_000_000 + state.iteration)
+    limits = jnp.stack([surprising_error(state.pace.expected), jnp.float32(GUARD_ERROR_M)])
+    slow_from, error_limit = jnp.where(getattr(rule, "guarded", 1.0), limits, jnp.inf)
     return Guarded(
-        state.policy, state.last_good, dither, surprising_error(state.pace.expected),
-        jnp.float32(GUARD_ERROR_M), jax.random.key_data(key),
-    )  # fmt: skip
+        state.policy, state.last_good, dither, slow_from, error_limit, jax.random.key_data(key)
+    )
 
 
 def _calibrate(task: TaskRoom, run: tuple, *, sizes: Sizes) -> improve.Calibrated:

@@ -2,12 +2,14 @@
 
 from __future__ import annotations
 
+import math
 from typing import TYPE_CHECKING
 
 from lafr_mjx.errors import InputError
 from lafr_mjx.learner.cost import cost_of
 from lafr_mjx.learner.improve import LearnerSettings
-from lafr_mjx.learner.pretrain import NOMINAL
+from lafr_mjx.learner.model_rollout import StressScale
+from lafr_mjx.learner.pretrain import NOMINAL, Priors
 from lafr_mjx.learner.rash_bptt import TrainSettings
 from lafr_mjx.learner.references import planner_of
 from lafr_mjx.learner.time_scaling import rule_of
@@ -37,6 +39,7 @@ def settings_of(
     ats: str = "verified",
     reference: str = "fixed",
     cost: str = "tracking",
+    priors: Priors = Priors(),
 ) -> LearnerSettings:
     """Settings of a method with its parts; all share perturbations, steps and batch."""
     if method not in _PARTS:
@@ -46,10 +49,12 @@ def settings_of(
         raise InputError(
             f"features '{features}' are inputs of a learned residual; method '{method}' has none"
         )
-    switches = residual.switches_for(features, switches)
+    switches = residual.switches_for(features, switches._replace(fixed_lag=priors.lag))
     return LearnerSettings(
         switches=switches,
-        train=TrainSettings(cost=cost_of(cost), anchored_share=anchored),
+        train=TrainSettings(
+            cost=cost_of(cost), stress=StressScale(noise=priors.noise), anchored_share=anchored
+        ),
         time_scaling=rule_of(ats),
         reference=planner_of(reference),
     )
@@ -57,4 +62,15 @@ def settings_of(
 
 def settings_for(spec: RunSpec) -> LearnerSettings:
     """Settings of a run."""
-    return settings_of(spec.method, spec.features, spec.ats, spec.reference, spec.cost)
+    settings = settings_of(
+        spec.method, spec.features, spec.ats, spec.reference, spec.cost,
+        Priors.scaled(spec.noise_prior, spec.lag_prior),
+    )  # fmt: skip
+    if math.isinf(spec.corridor):
+        return settings
+    if not hasattr(settings.reference, "corridor"):
+        raise InputError(
+            f"--corridor {spec.corridor:g}: the reference '{spec.reference}' has none; "
+            f"--reference space-time has"
+        )
+    return settings._replace(reference=settings.reference._replace(corridor=spec.corridor))

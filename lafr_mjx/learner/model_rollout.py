@@ -18,6 +18,14 @@ if TYPE_CHECKING:
     from lafr_mjx.types import Reference
 
 
+class SensorNoise(NamedTuple):
+    """Standard deviations, each axis. The defaults are a guess on the safe side: see `pretrain`."""
+
+    position: Any = 0.002  # m
+    velocity: Any = 0.05  # m/s
+    attitude: Any = 0.005  # rad
+
+
 class Stress(NamedTuple):
     """How a vehicle differs from the model; [...] like the batch."""
 
@@ -25,13 +33,13 @@ class Stress(NamedTuple):
     thrust_gain: Any  # [...]
     rate_gain: Any  # [...]
     extra_delay: Any  # [...] control intervals, 0 to 1
-    noise: Any  # [...] times the sensor noise
+    noise: SensorNoise  # [...]
 
     @staticmethod
     def none(shape: tuple[int, ...] = ()) -> Stress:
         """Exactly the model."""
         zero, one = jnp.zeros(shape), jnp.ones(shape)
-        return Stress(jnp.zeros((*shape, 3)), one, one, zero, zero)
+        return Stress(jnp.zeros((*shape, 3)), one, one, zero, SensorNoise(zero, zero, zero))
 
 
 class StressScale(NamedTuple):
@@ -41,16 +49,12 @@ class StressScale(NamedTuple):
     thrust_gain: Any = 0.04
     rate_gain: Any = 0.08
     extra_delay: Any = 1.0  # control intervals, uniform from 0
-    noise: Any = 1.0
+    noise: SensorNoise = SensorNoise()
     wander: Any = 0.0  # m/s², of an acceleration that comes and goes, in verification
 
     def times(self, factor: Any) -> StressScale:
         """Differences of another strength; what was seen in flight stays: noise and wander."""
         return self._make([*(factor * value for value in self[:4]), *self[4:]])
-
-
-SENSOR_NOISE = (0.001, 0.02, 0.002)
-"""Noise that training and verification expect: position [m], velocity [m/s], attitude [rad]."""
 
 
 def draw_stress(key: jax.Array, scale: StressScale, count: int) -> Stress:
@@ -61,7 +65,7 @@ def draw_stress(key: jax.Array, scale: StressScale, count: int) -> Stress:
         thrust_gain=1.0 + scale.thrust_gain * jax.random.normal(keys[1], (count,)),
         rate_gain=1.0 + scale.rate_gain * jax.random.normal(keys[2], (count,)),
         extra_delay=scale.extra_delay * jax.random.uniform(keys[3], (count,)),
-        noise=jnp.full((count,), scale.noise),
+        noise=jax.tree.map(lambda sigma: jnp.full((count,), sigma), scale.noise),
     )
 
 
@@ -94,10 +98,10 @@ def tick(
         noise: [..., 9] standard normal draws for the sensors.
     """
     state = flying.state
-    sigma = stress.noise[..., None]
-    sensed_position = state.position + SENSOR_NOISE[0] * sigma * noise[..., :3]
-    sensed_velocity = state.velocity + SENSOR_NOISE[1] * sigma * noise[..., 3:6]
-    tilt = SENSOR_NOISE[2] * sigma * noise[..., 6:]
+    sigma = jax.tree.map(lambda leaf: leaf[..., None], stress.noise)
+    sensed_position = state.position + sigma.position * noise[..., :3]
+    sensed_velocity = state.velocity + sigma.velocity * noise[..., 3:6]
+    tilt = sigma.attitude * noise[..., 6:]
     sensed_rotation = state.rotation + state.rotation @ so3.hat(tilt)
     sensed = ModelState(sensed_position, sensed_velocity, sensed_rotation)
     memory, command = _decide(policy, flying, sensed, references)

@@ -26,11 +26,11 @@ from lafr_mjx.control.policy_file import load_policy, save_policy
 from lafr_mjx.errors import InputError
 from lafr_mjx.learner import cost_tracking, model_rollout, rash_bptt
 from lafr_mjx.learner.cost_tracking import BASE_COST
-from lafr_mjx.learner.model_rollout import StressScale
+from lafr_mjx.learner.model_rollout import SensorNoise, StressScale
 from lafr_mjx.learner.rash_bptt import TrainSettings
 from lafr_mjx.model import hybrid, residual
 from lafr_mjx.model.residual import Switches
-from lafr_mjx.reference import flatness
+from lafr_mjx.reference import clock, flatness
 
 if TYPE_CHECKING:
     from lafr_mjx.reference.path import Path
@@ -38,7 +38,7 @@ if TYPE_CHECKING:
 
 _PROGRAM = (
     sys.modules[__name__], rash_bptt, model_rollout, cost_tracking, hybrid, residual,
-    control_policy, observation, mlp, flatness,
+    control_policy, observation, mlp, flatness, clock,
 )  # fmt: skip
 """What turns settings into a policy: a change of one of them makes all cached policies void."""
 
@@ -51,15 +51,28 @@ class BaseSizes(NamedTuple):
     horizon: int = 45
 
 
+class Priors(NamedTuple):
+    """What is expected of a vehicle before its first flight; from then on it is measured."""
+
+    noise: SensorNoise = SensorNoise()
+    lag: Any = residual.LAG_PRIOR  # [3, COMMANDS]
+
+    @staticmethod
+    def scaled(noise: float, lag: float) -> Priors:
+        """Times the usual ones."""
+        sigmas = (noise * sigma for sigma in SensorNoise())
+        return Priors(SensorNoise(*sigmas), residual.lag_prior(lag))
+
+
 NOMINAL = Switches(acceleration=0.0, rates=0.0, learned_lag=(0.0, 0.0, 0.0))
 """The nominal model: no residual, the expected lag."""
 
 
-def base_settings(time_scale: float) -> TrainSettings:
+def base_settings(time_scale: float, priors: Priors = Priors()) -> TrainSettings:
     """Settings of the base training around the first time scale."""
     return TrainSettings(
         cost=BASE_COST,
-        stress=StressScale(),
+        stress=StressScale(noise=priors.noise),
         learning_rate=2e-3,
         discount=1.0,
         anchored_share=0.0,
@@ -78,6 +91,7 @@ def train_base(
     seed: int,
     sizes: BaseSizes,
     network: str = "mlp",
+    priors: Priors = Priors(),
 ) -> Policy:
     """Train from scratch: seconds on two cores."""
     policy = _leaves(create_policy(np.random.default_rng([seed, 1]), limits, network))
@@ -86,10 +100,10 @@ def train_base(
     trained, _ = rash_bptt.train(
         policy,
         ensemble,
-        _leaves(NOMINAL),
+        _leaves(_expected(priors)),
         _leaves(path),
         rash_bptt.no_anchors(),
-        _leaves(base_settings(time_scale)),
+        _leaves(base_settings(time_scale, priors)),
         jax.random.key(seed),
         steps=sizes.steps,
         batch=sizes.batch,
@@ -105,18 +119,24 @@ def base_policy(
     seed: int,
     sizes: BaseSizes = BaseSizes(),
     network: str = "mlp",
+    priors: Priors = Priors(),
 ) -> tuple[Policy, bool]:
     """The base policy, from the cache if it is there; also says whether it was."""
-    key = _hash(path, limits, time_scale, seed, sizes, network)
+    key = _hash(path, limits, time_scale, seed, sizes, network, priors)
     file = compilation_cache.cache_folder() / "base-policies" / f"{key}.npz"
     if file.is_file():
         try:
             return _leaves(load_policy(file)), True
         except InputError:
             pass  # cut short or of an older version: train again
-    policy = train_base(path, limits, time_scale, seed, sizes, network)
+    policy = train_base(path, limits, time_scale, seed, sizes, network, priors)
     _store(file, policy, network)
     return policy, False
+
+
+def _expected(priors: Priors) -> Switches:
+    """The nominal model of a vehicle as it is expected."""
+    return NOMINAL._replace(fixed_lag=priors.lag)
 
 
 def _store(file: FilePath, policy: Policy, network: str) -> None:
@@ -137,9 +157,10 @@ def _hash(
     seed: int,
     sizes: BaseSizes,
     network: str,
+    priors: Priors,
 ) -> str:
     digest = hashlib.sha256()
-    everything = (path, limits, base_settings(time_scale), NOMINAL)
+    everything = (path, limits, base_settings(time_scale, priors), _expected(priors))
     for leaf in jax.tree.leaves(everything):
         array = np.asarray(leaf, np.float32)
         digest.update(str(array.shape).encode() + array.tobytes())

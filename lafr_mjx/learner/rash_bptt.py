@@ -29,6 +29,7 @@ from lafr_mjx.types import CONTROL_DT
 if TYPE_CHECKING:
     from collections.abc import Callable
 
+    from lafr_mjx.arrays import Array
     from lafr_mjx.control.controller import Learnable
     from lafr_mjx.model.residual import Residual, Switches
     from lafr_mjx.reference.path import Path
@@ -203,7 +204,7 @@ def _flights(
     moment = jnp.where(ramping, share * settings.ramp_s, settings.ramp_s + _STEADY_S)[:, None]
     shift = jnp.where(ramping[:, None], 0.0, phase[:, None] - clocks.shifted(clock, moment)[0])
 
-    def asked(moments: jax.Array) -> Reference:
+    def asked(moments: Array) -> Reference:
         phases, *rates = clocks.shifted(clock, moment + moments)
         return reference_state(path, phases + shift, *rates)
 
@@ -241,7 +242,7 @@ def _flights(
     )
 
 
-def _on_reference(asked: Callable[[jax.Array], Reference]) -> tuple[ModelState, jax.Array]:
+def _on_reference(asked: Callable[[Array], Reference]) -> tuple[ModelState, jax.Array]:
     """State on the reference and the commands that an ideal vehicle had just been given."""
     references = asked(_BACK_S)
     now = jax.tree.map(lambda leaf: leaf[:, 0], references)

@@ -17,11 +17,14 @@ if TYPE_CHECKING:
 class SpeedLimit(NamedTuple):
     """Any rule, and the fastest time scale that a drone's profile allows.
 
-    The policy is trained, and what comes of it is predicted, for what will be flown.
+    The policy is trained, and what comes of it is predicted, for what will be flown. The guard is
+    on, whatever the rule says: it is a drone that flies.
     """
 
     rule: Any  # a `TimeScaling`
     fastest: Any  # α
+
+    guarded = 1.0
 
     @property
     def outcomes(self) -> tuple[str, ...]:

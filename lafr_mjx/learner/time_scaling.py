@@ -88,7 +88,12 @@ class Choice(NamedTuple):
 
 
 class TimeScaling(Protocol):
-    """A pytree whose settings are leaves; every method is pure and has no branches on values."""
+    """A pytree whose settings are leaves; every method is pure and has no branches on values.
+
+    It may also have `guarded`: 0 if its flights shall be flown as they are, without the guard
+    that slows the clock down and falls back (`guarded.py`); 1 is the default. A drone is always
+    guarded (`speed_limit.py`).
+    """
 
     outcomes: tuple[str, ...]
     """What may have bound a choice, in words."""

@@ -90,7 +90,8 @@ def predict(
     members, count = ensemble.lag.shape[0], time_scale.shape[0]
     each = STRESSED // members  # stressed flights per member and time scale
     vehicle_key, noise_key = jax.random.split(key)
-    plain = Stress.none((members, 1))._replace(noise=jnp.full((members, 1), scale.noise))
+    noise = jax.tree.map(lambda sigma: jnp.full((members, 1), sigma), scale.noise)
+    plain = Stress.none((members, 1))._replace(noise=noise)
     stressed = model_rollout.draw_stress(vehicle_key, scale, members * each)
     stressed = jax.tree.map(lambda x: x.reshape((members, each, *x.shape[1:])), stressed)
     # By flight: the model itself, stressed vehicles, and the model itself again for the probe.

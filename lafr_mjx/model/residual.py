@@ -13,7 +13,7 @@ What the network sees, and in which frame it answers, is a part that can be chos
 
 from __future__ import annotations
 
-from functools import partial
+from functools import lru_cache, partial
 from typing import TYPE_CHECKING, Any, NamedTuple, Protocol
 
 import jax
@@ -36,16 +36,18 @@ _LAG_SCALE = 30.0
 and Adam moves each parameter by little more than its learning rate in a step."""
 
 
-def _prior(expected_ticks: float = 2.5, spread_ticks: float = 1.0) -> np.ndarray:
+@lru_cache
+def lag_prior(factor: float = 1.0) -> np.ndarray:
+    """Lag [3, COMMANDS] that is expected before anything was learned.
+
+    50 ms, give or take 20, times the factor.
+    """
     ticks = np.arange(COMMANDS)
-    weights = np.where(
-        ticks > 0, np.exp(-0.5 * ((ticks - expected_ticks) / spread_ticks) ** 2), 0.0
-    )
+    weights = np.where(ticks > 0, np.exp(-0.5 * (ticks / factor - 2.5) ** 2), 0.0)
     return np.tile(weights / weights.sum(), (3, 1)).astype(np.float32)
 
 
-LAG_PRIOR = _prior()
-"""Lag that is expected before anything was learned: 50 ms, give or take 20."""
+LAG_PRIOR = lag_prior(1.0)
 
 NO_LAG = np.tile(np.eye(COMMANDS)[0], (3, 1)).astype(np.float32)
 """The newest command acts at once, as in the paper's model."""
@@ -95,7 +97,9 @@ class Residual(NamedTuple):
     lag: Any  # [3, COMMANDS] logits of the lag / 30: thrust, roll and pitch, yaw
 
 
-def create(rng: np.random.Generator, features: str = "default", **more: Any) -> Residual:
+def create(
+    rng: np.random.Generator, features: str = "default", *, lag: Any = LAG_PRIOR, **more: Any
+) -> Residual:
     """A residual that is nearly zero, with the expected lag; `features` as in `parts`."""
     kind, values = parts.class_of(parts.RESIDUAL, features)
     if not callable(getattr(kind, "create", None)):
@@ -104,7 +108,7 @@ def create(rng: np.random.Generator, features: str = "default", **more: Any) -> 
     if not callable(network):
         raise InputError(f"--features {features}: has no '__call__': it is no residual")
     parts.check_weights("features", features, network)
-    return Residual(network, np.log(np.maximum(LAG_PRIOR, 1e-4)) / _LAG_SCALE)
+    return Residual(network, np.log(np.maximum(lag, 1e-4)) / _LAG_SCALE)
 
 
 def switches_for(features: str, switches: Switches) -> Switches:

@@ -22,7 +22,17 @@ if TYPE_CHECKING:
 _CONFIG = "config.toml"
 _NEEDED = ("flight_time_s", "time_scale", "lap_time_s", "peak_speed_mps", "rmse_m",
            "peak_error_m", "crashed")  # fmt: skip
-_ALIKE = ("features", "policy", "reference", "cost", "plugins", "vehicle")
+_ALIKE = (
+    "features",
+    "policy",
+    "reference",
+    "cost",
+    "corridor",
+    "noise_prior",
+    "lag_prior",
+    "plugins",
+    "vehicle",
+)
 _DEPTH = 3  # how far below a given folder runs are looked for
 
 

@@ -55,9 +55,9 @@ def setup():
         ideal.rotation @ so3.exp(rng.normal(0.0, 0.1, (WINDOWS, H, 3))),
     )
     commands = COMMAND_HOVER + rng.normal(0.0, 1.0, (WINDOWS, H, COMMANDS, 4))
-    flown = Windows(state, commands, phase, elapsed, np.ones(WINDOWS, bool))
+    flown = Windows(state, commands, phase, elapsed, np.ones((WINDOWS, H), bool))
     given = floats((policy, member, SWITCHES, PATH, flown._replace(usable=0.0)))
-    return (*given[:4], given[4]._replace(usable=jnp.ones(WINDOWS, bool)))
+    return (*given[:4], given[4]._replace(usable=jnp.ones((WINDOWS, H), bool)))
 
 
 @pytest.fixture(scope="module")
@@ -162,32 +162,57 @@ def test_first_tick_moves_with_nothing(setup, potential_gradient):
     np.testing.assert_allclose(found.error_slopes[:, 0], 0.0, atol=1e-6)
 
 
-def test_windows_that_are_not_usable_count_for_nothing(setup, potential_gradient):
+def test_ticks_that_are_not_usable_count_for_nothing(setup, potential_gradient):
     *model, flown = setup
-    usable = jnp.array([True, False, True])
+    usable = jnp.ones((WINDOWS, H), bool).at[1].set(False).at[2, 4:].set(False)
     broken = flown._replace(
-        state=jax.tree.map(lambda leaf: leaf.at[1].set(jnp.nan), flown.state), usable=usable
+        state=jax.tree.map(
+            lambda leaf: leaf.at[1].set(jnp.nan).at[2, 4:].set(jnp.nan), flown.state
+        ),
+        usable=usable,
     )
     found = potential_gradient(*model, broken, SCALE, THRESHOLD, SETTINGS)
     whole = potential_gradient(*model, flown._replace(usable=usable), SCALE, THRESHOLD, SETTINGS)
     assert np.isfinite(found.gradient)
     jax.tree.map(np.testing.assert_array_equal, found, whole)
+    # What came before still counts.
+    full = potential_gradient(*model, flown, SCALE, THRESHOLD, SETTINGS)
+    np.testing.assert_allclose(found.error_slopes[2, :4], full.error_slopes[2, :4], atol=1e-5)
     none = potential_gradient(
-        *model, flown._replace(usable=jnp.zeros(3, bool)), SCALE, THRESHOLD, SETTINGS
+        *model, flown._replace(usable=jnp.zeros_like(usable)), SCALE, THRESHOLD, SETTINGS
     )
     assert none.gradient == SETTINGS.speed_weight
 
 
+def flight(time_scale, **changes):
+    return LastFlight(Pace(time_scale, 0.1, 0.1), 0.1, 0.35, 1.7, 2.0)._replace(**changes)
+
+
 def test_update_descends_and_stays_between_the_limits():
-    settings = Paper()
+    settings = Paper(learning_rate=0.05, fastest=0.2, slowest=1.5)
     assert settings.update(1.0, 1.0) == pytest.approx(0.95)
-    assert settings.update(0.16, 1.0) == pytest.approx(0.15)
-    assert settings.update(1.0, -1e6) == pytest.approx(2.0)
+    assert settings.update(0.21, 1.0) == pytest.approx(0.2)
+    assert settings.update(1.0, -1e6) == pytest.approx(1.5)
     assert settings.update(1.0, jnp.nan) == pytest.approx(1.0)
 
 
+def test_trains_for_one_step_of_its_own():
+    rule = Paper(learning_rate=0.1, speed_weight=2.0, fastest=0.25)
+    for present, fastest in ((1.0, 0.8), (0.6, 0.4), (0.4, 0.25)):
+        # Whatever came of the flight: only the barrier speaks about errors.
+        for last in (flight(present), flight(present, error=0.8), flight(present, error=2.0)):
+            assert rule.propose(rule.start(), last)[1] == pytest.approx(fastest)
+
+
+def test_twelve_harmless_flights_reach_the_papers_lap():
+    rule, scale = Paper(), jnp.float32(1.0)
+    for _ in range(11):  # each flight but the last is followed by a step
+        scale = rule.update(scale, rule.speed_weight)
+    assert scale <= 2.60 / 8.34
+
+
 def test_a_flight_with_an_event_makes_it_step_back():
-    rule, last = Paper(), LastFlight(Pace(1.0, 0.1, 0.1), 0.1, 0.35, 1.7, 2.0)
+    rule, last = Paper(learning_rate=0.05), flight(1.0)
     assert rule.believed(1.0, last) == pytest.approx(1.0)
     helped = last._replace(event=jnp.bool_(True))
     assert rule.update(1.0, rule.believed(1.0, helped)) == pytest.approx(1.05)
@@ -217,12 +242,15 @@ def test_windows_are_cut_in_order_and_marked():
     np.testing.assert_array_equal(found.commands[2, 0, :, 1], 10 - np.arange(COMMANDS))
     np.testing.assert_allclose(found.phase[1, 0], 2.0 * (0.1 - 0.01), rtol=1e-5)
     np.testing.assert_allclose(found.elapsed[3], CONTROL_DT * np.arange(5), atol=1e-6)
-    # The ramp lies in the first window, the crash in the fifth.
-    np.testing.assert_array_equal(found.usable, [False, True, True, True, False, False])
+    # The ramp lies in the first window, the crash in the fifth: what led to it counts.
+    all_of, none = [True] * 5, [False] * 5
+    crash = [True, True, False, False, False]
+    np.testing.assert_array_equal(found.usable, [none, all_of, all_of, all_of, crash, none])
     # What is slower than α₀, or another policy's, is no evidence about it.
     flight = make_rollout(34)
     slowed = flight._replace(time_scale=jnp.where(jnp.arange(34) > 12, 0.8, 0.5))
     taken_over = flight._replace(fallback=jnp.arange(34) > 12)
+    before = [True, True, True, False, False]
     for helped in (slowed, taken_over):
         found = ats_paper.windows(helped, 5, ramp_s=0.07)
-        np.testing.assert_array_equal(found.usable, [False, True, False, False, False, False])
+        np.testing.assert_array_equal(found.usable, [none, all_of, before, none, none, none])

@@ -65,8 +65,18 @@ def test_far_errors_count_linearly():
 def test_a_base_policy_of_another_formula_is_not_taken_from_the_cache(monkeypatch, edited):
     limits = CommandLimits(np.array([0.0, -6, -6, -6]), np.array([25.0, 6, 6, 6]))
     given = (load_task("figure8").path, limits, 1.0, 0, pretrain.BaseSizes(), "mlp")
+    given = (*given, pretrain.Priors())
     before = pretrain._hash(*given)
     assert pretrain._hash(*given) == before
     read = inspect.getsource
     monkeypatch.setattr(inspect, "getsource", lambda m: read(m) + "#" * (m is edited))
     assert pretrain._hash(*given) != before
+
+
+def test_a_base_policy_of_another_prior_is_not_taken_from_the_cache():
+    limits = CommandLimits(np.array([0.0, -6, -6, -6]), np.array([25.0, 6, 6, 6]))
+    given = (load_task("figure8").path, limits, 1.0, 0, pretrain.BaseSizes(), "mlp")
+    scaled = pretrain.Priors.scaled
+    priors = [pretrain.Priors(), scaled(1.0, 1.0), scaled(2.0, 1.0), scaled(1.0, 2.0)]
+    usual, same, *others = (pretrain._hash(*given, prior) for prior in priors)
+    assert usual == same and len({usual, *others}) == 3

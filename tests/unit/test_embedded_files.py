@@ -69,7 +69,7 @@ def test_a_course_is_carried_and_its_gates_count(tmp_path):
         gates = (f"[[gates]]\nposition = [{x}, 0, 1]\nnormal = [0, {x}, 0]\nradius_m = {radius}\n"
                  for x in (2, -2))  # fmt: skip
         file.write_text("".join(gates))
-        job = AdaptationJob.build(RunSpec(**RUN | {"task": str(file)}))
+        job = AdaptationJob.build(RunSpec(task=str(file), scenario="nominal"))
         config = as_read(job)
         file.unlink()
         again = AdaptationJob.from_config(config)

@@ -12,7 +12,14 @@ from lafr_mjx.control.geometric import geometric_controller
 from lafr_mjx.control.network_mlp import Mlp
 from lafr_mjx.control.observation import PREVIEW_S, SIZE
 from lafr_mjx.control.policy import Policy
+from lafr_mjx.learner import loop
+from lafr_mjx.learner.ats_hold import Hold
+from lafr_mjx.learner.ats_paper import Paper
+from lafr_mjx.learner.ats_verified import Verified
 from lafr_mjx.learner.guarded import DITHER, Guarded, surprising_error
+from lafr_mjx.learner.speed_limit import SpeedLimit
+from lafr_mjx.learner.time_scaling import Pace
+from lafr_mjx.tasks import load_task
 from lafr_mjx.types import COMMAND_HOVER, CommandLimits, Reference, Sensed, State
 
 LIMITS = CommandLimits(
@@ -104,3 +111,30 @@ def test_any_controller_can_be_guarded():
         plain, expected = classical(plain, sensed(error), references(2))
         np.testing.assert_allclose(command, expected, atol=1e-6)
     assert float(controller.time_scale_factor(memory)) > 2.0
+
+
+@pytest.mark.parametrize(
+    ("rule", "on"),
+    [(Verified(), True), (Hold(), True), (Paper(), False), (Paper(guarded=1.0), True),
+     (SpeedLimit(Paper(), 0.4), True)],
+)  # fmt: skip
+def test_a_rule_may_do_without_the_guard_but_on_a_drone(rule, on):
+    """Of `Verified` and `Hold`, too: a rule that says nothing is guarded."""
+    state = loop.start(load_task("figure8"), policy(0.5), 0)
+    state = state._replace(last_good=policy(-0.5), pace=Pace(0.5, 0.02, 0.02))
+    controller = loop._guarded(jnp.float32(0.0), (state, rule))
+    memory, thrusts = controller.start(), []
+    for error in (0.1, 0.45, 1.9, 0.1):
+        memory, command = controller(memory, sensed(error), references(len(PREVIEW_S)))
+        thrusts.append(float(command[0]))
+    assert bool(controller.fallback(memory)) == on
+    assert (thrusts[-1] < COMMAND_HOVER[0]) == on
+    assert float(controller.time_scale_factor(memory)) == (3.0 if on else 1.0)
+
+
+def test_one_program_serves_guarded_and_free_flights():
+    state = loop.start(load_task("figure8"), policy(0.5), 0)
+    rules = jax.tree.map(lambda *x: jnp.stack(x), Paper(), Paper(guarded=1.0))
+    made = jax.vmap(lambda rule: loop._guarded(jnp.float32(0.0), (state, rule)))(rules)
+    np.testing.assert_array_equal(np.isfinite(made.slow_from), [False, True])
+    np.testing.assert_array_equal(np.isfinite(made.error_limit), [False, True])

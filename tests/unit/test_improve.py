@@ -11,11 +11,13 @@ import pytest
 from test_guarded import policy
 from test_metrics import moved, perfect
 
-from lafr_mjx import batching
+from lafr_mjx import batching, so3
 from lafr_mjx.errors import InputError
-from lafr_mjx.learner import loop, model_rollout
+from lafr_mjx.learner import loop
 from lafr_mjx.learner.corridor import Corridor
 from lafr_mjx.learner.improve import (
+    LEAST_NOISE,
+    MOST_NOISE,
     MOST_WANDER,
     Calibrated,
     LearnerSettings,
@@ -27,6 +29,7 @@ from lafr_mjx.learner.improve import (
     sensed_peak_errors,
     unexplained,
 )
+from lafr_mjx.learner.model_rollout import SensorNoise
 from lafr_mjx.learner.references import Planned
 from lafr_mjx.learner.time_scaling import Choice, LastFlight
 from lafr_mjx.learner.verify import Prediction
@@ -39,22 +42,39 @@ from lafr_mjx.reference.flatness import reference_state
 from lafr_mjx.tasks import load_task
 from lafr_mjx.types import COMMAND_HOVER, CONTROL_DT, Rollout, State
 
+KNOWS_NOTHING = batching.single(Switches(acceleration=0.0, rates=0.0))
+ENSEMBLE = jax.tree.map(
+    lambda leaf: leaf[None],
+    batching.single(residual.create(np.random.default_rng(0), hidden=8)),
+)
 
-@pytest.mark.parametrize("scale", [0.6, 1.0, 2.0, 3.5])
-def test_noise_is_recovered_from_the_loss_of_a_perfect_model(scale):
-    """The loss of a vehicle at rest, of which only noise is seen, over many pairs of samples."""
-    rng = np.random.default_rng(0)
-    loss = sum(
-        np.mean(np.sum((rng.normal(0.0, scale * sigma, (2, 20_000, 3))[0]
-                        - rng.normal(0.0, scale * sigma, (20_000, 3))) ** 2, axis=-1))
-        for sigma in model_rollout.SENSOR_NOISE
-    ) / CONTROL_DT**2  # fmt: skip
-    assert float(noise_seen(loss)) == pytest.approx(scale, rel=0.02)
+
+def hovering(noise, rows=748):
+    """Rows of a vehicle at rest of which only noise [position, velocity, attitude] is seen."""
+    rng = np.random.default_rng(1)
+    position, velocity, turn = (rng.normal(0.0, sigma, (rows + 1, 3)) for sigma in noise)
+    seen = ModelState(position, velocity, so3.exp(turn))
+    seen = jax.tree.map(lambda leaf: np.asarray(leaf, np.float32), seen)
+    now, after = (jax.tree.map(lambda leaf, i=i: leaf[i : rows + i], seen) for i in (0, 1))
+    hover = jnp.tile(COMMAND_HOVER, (rows, COMMANDS, 1))
+    return data.Transitions(now, hover, now, hover, after, jnp.ones(rows, bool))
+
+
+@pytest.mark.parametrize("noise", [(0.001, 0.02, 0.002), (0.004, 0.03, 0.001), (0.001, 0.1, 0.01)])
+def test_noise_of_each_kind_is_seen_in_hover(noise):
+    found = noise_seen(ENSEMBLE, KNOWS_NOTHING, hovering(noise), SensorNoise())
+    np.testing.assert_allclose(found, noise, rtol=0.25)
 
 
 def test_noise_is_never_taken_for_nothing_nor_for_everything():
-    assert float(noise_seen(0.0)) == pytest.approx(0.5)
-    assert float(noise_seen(1e6)) == pytest.approx(4.0)
+    prior = np.array(SensorNoise())
+    for share, seen in ((1e-3, LEAST_NOISE), (100.0, MOST_NOISE)):
+        found = noise_seen(ENSEMBLE, KNOWS_NOTHING, hovering(share * prior), SensorNoise())
+        np.testing.assert_allclose(found, seen * prior, rtol=1e-5)
+    # Nothing was flown that could tell.
+    none = hovering((0.001, 0.02, 0.002))._replace(usable=jnp.zeros(748, bool))
+    none = none._replace(after=jax.tree.map(lambda leaf: leaf * np.nan, none.after))
+    np.testing.assert_allclose(noise_seen(ENSEMBLE, KNOWS_NOTHING, none, SensorNoise()), prior)
 
 
 @pytest.fixture(scope="module")
@@ -121,7 +141,7 @@ def test_the_last_good_policy_is_one_that_flew_well_without_help(error, event, g
     state = loop.start(task, before, 0, settings)._replace(policy=flew)
     last = LastFlight(state.pace, np.float32(error), 0.35, 1.7, 2.0, event=np.bool_(event))
     flown: Any = None  # nothing asks the model here
-    done = Calibrated(last, state.ensemble, state.window, 1.0, 1.0, 0.0, (), 1.0)
+    done = Calibrated(last, state.ensemble, state.window, 1.0, SensorNoise(), 0.0, (), 1.0)
     room = TaskRoom(state.path, task.room(), 1.5, 0.35, 2.0)
     learned, progress = accelerate(
         state, done, (new, 7), flown, Planned(state.path, 2), room, settings
@@ -142,21 +162,16 @@ def test_gusts_are_seen_through_the_noise_of_the_sensors():
         0.3 * np.sign(np.sin(2.0 * np.pi * np.arange(rows + 1) * CONTROL_DT))[:, None] * np.ones(3)
     )
     velocity = np.cumsum(push, axis=0) * CONTROL_DT + rng.normal(0.0, 0.04, (rows + 1, 3))
-    still = np.zeros((rows, 3), np.float32)
-    level = np.tile(np.eye(3, dtype=np.float32), (rows, 1, 1))
+    still = hovering((0.0, 0.0, 0.0), rows)
     now, after = (
-        ModelState(still, v.astype(np.float32), level) for v in (velocity[:-1], velocity[1:])
+        still.now._replace(velocity=v.astype(np.float32)) for v in (velocity[:-1], velocity[1:])
     )
-    hover = jnp.tile(COMMAND_HOVER, (rows, COMMANDS, 1))
-    flight = data.Transitions(now, hover, now, hover, after, jnp.ones(rows, bool))
-    knows_nothing = batching.single(Switches(acceleration=0.0, rates=0.0))
-    member = batching.single(residual.create(np.random.default_rng(0), hidden=8))
-    ensemble = jax.tree.map(lambda leaf: leaf[None], member)
-    assert float(unexplained(ensemble, knows_nothing, flight)) == pytest.approx(0.3, rel=0.2)
+    flight = still._replace(before=now, now=now, after=after)
+    assert float(unexplained(ENSEMBLE, KNOWS_NOTHING, flight)) == pytest.approx(0.3, rel=0.2)
     windy = flight._replace(after=after._replace(velocity=after.velocity + 1.0))
-    assert float(unexplained(ensemble, knows_nothing, windy)) == pytest.approx(MOST_WANDER)
+    assert float(unexplained(ENSEMBLE, KNOWS_NOTHING, windy)) == pytest.approx(MOST_WANDER)
     nothing = flight._replace(usable=jnp.zeros(rows, bool))
-    assert float(unexplained(ensemble, knows_nothing, nothing)) == 0.0
+    assert float(unexplained(ENSEMBLE, KNOWS_NOTHING, nothing)) == 0.0
 
 
 @pytest.mark.parametrize(("predicted", "wander"), [(0.1, 0.3), (np.nan, 0.0)])

@@ -14,7 +14,7 @@ from lafr_mjx.control.network_mlp import Mlp
 from lafr_mjx.control.observation import PREVIEW_S, SIZE
 from lafr_mjx.control.policy import Policy
 from lafr_mjx.learner import model_rollout
-from lafr_mjx.learner.model_rollout import Stress, StressScale
+from lafr_mjx.learner.model_rollout import SensorNoise, Stress, StressScale
 from lafr_mjx.model import fit_residual, residual
 from lafr_mjx.model.residual import COMMANDS, Switches
 from lafr_mjx.model.state import ModelState
@@ -123,7 +123,7 @@ def test_stress_acts_as_it_says():
 
 def test_noise_changes_what_is_seen_not_where_it_is():
     flying, wanted = moving()
-    noisy = Stress.none((N,))._replace(noise=jnp.ones(N))
+    noisy = Stress.none((N,))._replace(noise=SensorNoise(*3 * [jnp.full(N, 0.01)]))
     draws = jnp.asarray(RNG.normal(0.0, 1.0, (N, 9)), jnp.float32)
     one, command = tick(MEMBER, SWITCHES, ACTING, flying, wanted, noisy, draws)
     other, quiet = tick(MEMBER, SWITCHES, ACTING, flying, wanted, noisy, QUIET)
@@ -136,4 +136,5 @@ def test_drawn_stress_has_the_spread_it_was_given():
     drawn = draw(jax.random.key(0), StressScale())
     assert np.std(drawn.bias) == pytest.approx(0.5, rel=0.05)
     assert np.std(drawn.thrust_gain) == pytest.approx(0.04, rel=0.1)
+    np.testing.assert_allclose(drawn.noise, np.tile(np.array(SensorNoise())[:, None], 4000))
     assert 0.0 <= np.min(drawn.extra_delay) < np.max(drawn.extra_delay) <= 1.0

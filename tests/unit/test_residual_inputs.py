@@ -14,11 +14,13 @@ from lafr_mjx.errors import InputError
 from lafr_mjx.fitting import state_models
 from lafr_mjx.learner import loop, methods
 from lafr_mjx.learner.improve import LearnerSettings
+from lafr_mjx.learner.model_rollout import SensorNoise
 from lafr_mjx.logs.resample import uniform
 from lafr_mjx.model import body, open_loop, residual, steps
 from lafr_mjx.model.residual import COMMANDS, NO_LAG, Switches
 from lafr_mjx.model.state import ModelState
 from lafr_mjx.plant.vehicle import load_vehicle
+from lafr_mjx.run_spec import RunSpec
 from lafr_mjx.tasks import load_task
 from lafr_mjx.types import COMMAND_HOVER, COMMAND_SCALE
 
@@ -89,6 +91,17 @@ def test_the_default_is_what_is_asked_for_by_default():
     given = methods.settings_of("ours", "paper").switches
     assert given.position == 1.0 and given.learned_lag == (0.0, 0.0, 0.0)
     np.testing.assert_array_equal(given.fixed_lag, NO_LAG)
+
+
+@pytest.mark.parametrize("factor", [0.5, 1.0, 2.0])
+def test_a_run_expects_what_its_priors_say(factor):
+    settings = methods.settings_for(RunSpec(noise_prior=factor, lag_prior=factor))
+    np.testing.assert_allclose(settings.train.stress.noise, factor * np.array(SensorNoise()))
+    state = loop.start(TASK, POLICY, 100, settings)
+    weights = np.asarray(residual.lag_weights(state.ensemble, Switches()))
+    ticks = np.sum(weights * np.arange(weights.shape[-1]), axis=-1)
+    np.testing.assert_allclose(ticks, 2.5 * factor, rtol=0.05)
+    np.testing.assert_allclose(weights[0], settings.switches.fixed_lag, atol=2e-3)
 
 
 def test_body_inputs_know_neither_place_nor_heading():

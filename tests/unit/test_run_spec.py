@@ -59,6 +59,9 @@ def test_a_wrong_value_in_a_file_is_one_clear_line(key, value, message):
     [
         ({"engine": "freebdy"}, "--engine freebdy: must be one of mjx, freebody"),
         ({"ats": "verfied"}, "--ats verfied: must be one of hold, paper, verified"),
+        ({"ats": "paper(fastest=0.2)", "method": "geometric"}, "differentiates a policy"),
+        ({"noise_prior": 0.0}, "--noise-prior 0.0: must be a number from 0.1 to 10"),
+        ({"lag_prior": "2"}, "--lag-prior 2: must be a number from 0.4 to 2"),
         ({"iterations": 2.0}, "--iterations 2.0: must be a whole number"),
         ({"iterations": True}, "--iterations True: must be"),
         ({"seed": "a"}, "--seed a: must be a whole number"),

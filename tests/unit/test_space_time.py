@@ -11,7 +11,8 @@ import numpy as np
 import pytest
 
 from lafr_mjx import batching
-from lafr_mjx.learner import references
+from lafr_mjx.errors import InputError
+from lafr_mjx.learner import methods, references
 from lafr_mjx.learner import time_optimal_plan as plans
 from lafr_mjx.learner.corridor import Corridor
 from lafr_mjx.learner.improve import LearnerSettings
@@ -23,6 +24,7 @@ from lafr_mjx.model.residual import ACCELERATION_SCALE, Switches
 from lafr_mjx.plant.vehicle import load_vehicle
 from lafr_mjx.reference.flatness import reference_state
 from lafr_mjx.reference.path import derivatives, lap_s
+from lafr_mjx.run_spec import RunSpec
 from lafr_mjx.tasks import load_task
 
 VEHICLE = load_vehicle("lafr192")
@@ -147,8 +149,8 @@ def test_the_first_reference_is_the_tasks_path(name):
     wanted = np.asarray(derivatives(task.path, phases))[:, :2]
     first = SpaceTime().start(task.path)
     np.testing.assert_allclose(np.asarray(derivatives(first, phases))[:, :2], wanted, atol=0.02)
-    both = batching.single((first, task.path))
-    corridor = Corridor.around(*both, task.room(), 0.35)
+    plan, path = batching.single((first, task.path))
+    corridor = Corridor.around(plan, path, task.room(), 0.35)
     assert float(jnp.max(corridor.beside.deviation)) < 2e-3
     assert Fixed().start(task.path) is task.path
 
@@ -203,3 +205,43 @@ def test_settings_are_leaves():
 @pytest.mark.parametrize("name", TASKS)
 def test_the_usual_settings_suit_the_shipped_tasks(name):
     SpaceTime().check(load_task(name))
+
+
+def test_the_corridor_is_an_option_of_a_run():
+    spec = RunSpec(reference="space-time", corridor=0.1)
+    assert methods.settings_for(spec).reference == SpaceTime(corridor=0.1)
+    assert methods.settings_for(RunSpec(reference="space-time")).reference == SpaceTime()
+    with pytest.raises(InputError, match=r"--corridor 0.1: the reference 'fixed' has none"):
+        methods.settings_for(RunSpec(corridor=0.1))
+    with pytest.raises(InputError, match=r"--corridor -1: must be a number from 0 to inf"):
+        RunSpec(corridor=-1.0).check()
+    with pytest.raises(InputError, match=r"corridor = 0.5: .* at most 0.2 on the task 'figure8'"):
+        SpaceTime(corridor=0.5).check(load_task("figure8"))
+
+
+def test_no_corridor_is_the_tasks_path():
+    planner = SpaceTime(corridor=0.0)
+    there = known(planner)
+    plan = jax.jit(partial(references.planned, planner))(there)
+    np.testing.assert_array_equal(plan.path.coefficients, there.flown.coefficients)
+
+
+def test_a_plan_through_gates_does_not_turn_over():
+    task, planner = load_task("race"), SpaceTime()
+    plan = jax.jit(partial(references.planned, planner))(known(planner, "race"))
+    assert not bool(plan.refused)
+    fast = jax.jit(plans.fastest)
+    free = plans.Limits(VEHICLE.limits.high[0], VEHICLE.limits.high[1:], task.room())
+    motion = fast(batching.single(task.path), batching.single(free), NO_FORCE)
+    # The bound through the gates is 2.69 s: with room beside them only, and free to turn over.
+    assert 2.69 < float(motion.seconds) < 1.1 * 2.69
+    phases = np.linspace(0.0, task.lap_s, 3000)
+    rate = np.full_like(phases, task.lap_s / float(motion.seconds))
+    asked = reference_state(jax.device_get(motion.path), phases, rate)
+    assert np.min(asked.rotation[..., 2, 2]) > np.cos(np.radians(85.0))
+    positions = np.asarray(asked.position)
+    for gate in task.gates:
+        along = (positions - gate.position) @ gate.normal
+        crossed = np.flatnonzero((along[:-1] < 0.0) & (along[1:] >= 0.0))
+        away = np.linalg.norm(positions[crossed] - gate.position, axis=1)
+        assert away.min() < gate.radius

@@ -12,7 +12,7 @@ from lafr_mjx.control.network_mlp import Mlp
 from lafr_mjx.control.observation import SIZE
 from lafr_mjx.control.policy import Policy
 from lafr_mjx.learner import verify
-from lafr_mjx.learner.model_rollout import StressScale
+from lafr_mjx.learner.model_rollout import SensorNoise, StressScale
 from lafr_mjx.model import residual
 from lafr_mjx.model.residual import Switches
 from lafr_mjx.reference import splines
@@ -48,7 +48,7 @@ def circle(radius, lap_s=4.0):
     return floats(splines.from_harmonics([0, 0, 1.0], sine, cosine, lap_s))
 
 
-QUIET = floats(StressScale(0.0, 0.0, 0.0, 0.0, 0.0))
+QUIET = floats(StressScale(0.0, 0.0, 0.0, 0.0, SensorNoise(0.0, 0.0, 0.0)))
 SCALES = jnp.array([1.0, 1.5])
 
 
@@ -101,7 +101,7 @@ def test_the_probe_is_faster_by_the_reserve(predict):
 def test_members_fly_in_noise_of_their_own(predict):
     """Two that are the same would agree to the last digit in the same noise."""
     reacting = floats(Policy(Mlp(mlp.create(RNG, (SIZE, 8, 8, 4), last_scale=3e-4)), LIMITS))
-    noisy = QUIET._replace(noise=jnp.float32(1.0))
+    noisy = QUIET._replace(noise=floats(SensorNoise()))
     found = predict(reacting, ENSEMBLE, circle(1e-6), noisy)
     assert np.all(found.nominal_error < 10.0)
     assert np.all(found.disagreement > 1e-6)

@@ -14,7 +14,7 @@ from tyro.conf import Fixed, Suppress, UseAppendAction
 from lafr_mjx import parts
 from lafr_mjx.errors import InputError
 from lafr_mjx.output import check_writable, write_json
-from lafr_mjx.run_spec import RunSpec, Usual
+from lafr_mjx.run_spec import RunSpec, Usual, option_of
 
 if TYPE_CHECKING:
     from lafr_mjx.adaptation.adaptation_job import AdaptationJob
@@ -149,9 +149,10 @@ class Fly(RunSpec):
         if not 1 <= self.iterations <= 100:
             raise InputError(f"--iterations {self.iterations}: must be from 1 to 100")
         self.check()
-        for name in ("method", "ats", "features", "cost", "horizon"):
+        for name in ("method", "ats", "features", "cost", "horizon", "noise_prior", "lag_prior"):
             if self._fixed and getattr(self, name) != getattr(RunSpec, name):
-                raise InputError(f"--{name} {getattr(self, name)}: fixed flights learn nothing")
+                value = f"--{option_of(name)} {getattr(self, name)}"
+                raise InputError(f"{value}: fixed flights learn nothing")
         if self.reference != RunSpec.reference:
             raise InputError(
                 f"--reference {self.reference}: a drone flies the task's own path only (fixed): "

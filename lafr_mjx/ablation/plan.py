@@ -57,15 +57,8 @@ class Asked:
 
 
 SHARED = (
-    "iterations",
-    "horizon",
-    "corridor",
-    "noise_prior",
-    "lag_prior",
-    "vehicle",
-    "plugins",
-    *PARTS,
-)
+    "iterations", "horizon", "corridor", "noise_prior", "lag_prior", "vehicle", "plugins", *PARTS,
+)  # fmt: skip
 """Keys of a run that all runs of an ablation have in common."""
 
 

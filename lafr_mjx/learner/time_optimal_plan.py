@@ -39,7 +39,7 @@ _SHARES = (1.0, 0.7, 0.5, 0.3, 0.15, 0.07, 0.03, 0.01)
 
 _LEAST_THRUST = 1.5  # m/s², so that the attitude stays well defined
 _LEAST_ALTITUDE = 0.3  # m
-_LEAST_UPRIGHT = float(np.cos(np.radians(80.0)))
+_LEAST_UPRIGHT = float(np.cos(np.radians(85.0)))
 """Cosine of the largest tilt: beyond 100 degrees a flight counts as crashed."""
 _DISTANCE = 8
 """Index of the distance from the path among the limits."""

@@ -142,12 +142,12 @@ def test_held_step_equals_step_with_hold():
 
 @pytest.mark.parametrize("form", ["staged", "held"])
 def test_free_fall_and_hover(form):
+    nothing = (jnp.zeros(3), jnp.zeros(3))
+
     def advance(state, command):
         if form == "staged":
-            return hybrid.step(
-                state, command, lambda state: (jnp.zeros(3), jnp.zeros(3)), CONTROL_DT
-            )
-        return hybrid.held_step(state, command, (jnp.zeros(3), jnp.zeros(3)), CONTROL_DT)
+            return hybrid.step(state, command, lambda state: nothing, CONTROL_DT)
+        return hybrid.held_step(state, command, nothing, CONTROL_DT)
 
     start = ModelState(jnp.array([1.0, 2.0, 3.0]), jnp.array([0.5, 0.0, 2.0]), jnp.eye(3))
     fly = jax.jit(

@@ -272,7 +272,7 @@ def test_so_is_a_class_in_a_users_file(file):
         ("reference", "mine.py:Sprint", "has no 'plan': it is no planner of references"),
         ("reference", "mine.py:Longer", r"a path of the shapes .*those of the first are"),
         ("reference", "fast", "must be one of fixed"),
-        ("reference", "space-time(corridor=-1)", "corridor = -1: must be above 0, and at most"),
+        ("reference", "space-time(corridor=-1)", "corridor = -1: must be at least 0, and at most"),
         ("reference", "space-time(corridor=0.3)", "at most 0.2 on the task 'figure8'"),
         ("cost", "mine.py:Made", "Made: must be written as 'class"),
         ("cost", "mine.py:Sprint", "has no '__call__': it is no cost"),

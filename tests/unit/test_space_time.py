@@ -213,7 +213,7 @@ def test_the_corridor_is_an_option_of_a_run():
     assert methods.settings_for(RunSpec(reference="space-time")).reference == SpaceTime()
     with pytest.raises(InputError, match=r"--corridor 0.1: the reference 'fixed' has none"):
         methods.settings_for(RunSpec(corridor=0.1))
-    with pytest.raises(InputError, match=r"--corridor -1: must be a number from 0 to inf"):
+    with pytest.raises(InputError, match=r"--corridor -1.0: must be a number from 0 to inf"):
         RunSpec(corridor=-1.0).check()
     with pytest.raises(InputError, match=r"corridor = 0.5: .* at most 0.2 on the task 'figure8'"):
         SpaceTime(corridor=0.5).check(load_task("figure8"))

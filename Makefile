@@ -58,10 +58,10 @@ test-all: $(STAMPS)/dev
 
 # What needs no real time: wire, messages, the state machine, flights on a simulated clock with
 # every fault, a real ROS master, and whole flights by a patient clock.
-HIL_QUICK := $(addprefix tests/hil/test_, messages.py fast_messages.py json_messages.py spent_time.py profile.py safety.py \
+HIL_QUICK := $(addprefix tests/hil/test_, messages.py fast_messages.py spent_time.py profile.py safety.py \
 	safety_blind.py faults.py clocks.py wire.py wire_fuzz.py recording.py real_ros.py control.py legs.py flyer.py \
 	pacer.py pilot.py strict_pilot.py flights.py fault_flights.py fault_bounds.py end_of_flight.py guard.py \
-	bad_input.py adaptation_on_paper.py own_network.py flown_again.py bridge.py slow_motion.py learner_process.py \
+	bad_input.py adaptation_on_paper.py own_network.py flown_again.py slow_motion.py learner_process.py \
 	child_process.py check.py keyboard.py patient_time.py adaptation.py whole_flights.py \
 	landing.py dead_reckoning.py blind_descent.py emergency_landing.py)
 test-hil-quick: $(STAMPS)/dev

@@ -90,14 +90,10 @@ def flight_clock(slow: float = 1.0, patient: Path | None = None) -> FlightClock:
         raise InputError(f"--patient {patient}: cannot be read: {error}") from error
 
 
-def check_pace(
-    slow: float, patient: bool = False, *, simulated: bool = True, bridge: bool = False
-) -> None:
+def check_pace(slow: float, patient: bool = False, *, simulated: bool = True) -> None:
     """Refuse another clock than the real one where it cannot be."""
     if not (math.isfinite(slow) and 1.0 <= slow <= MOST_SLOW):
         raise InputError(f"--slow {slow}: must be a number from 1 (real time) to {MOST_SLOW:g}")
     given = f"--slow {slow:g}" if slow != 1.0 else "--patient" if patient else ""
     if given and not simulated:
         raise InputError(f"{given}: a real drone flies in real time")
-    if given and bridge:
-        raise InputError(f"{given}: behind a rosbridge the drone flies in real time")

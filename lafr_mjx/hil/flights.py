@@ -22,7 +22,6 @@ from lafr_mjx.hil.operator import interruptible, land, take_off
 from lafr_mjx.hil.realtime import prefer_operator
 from lafr_mjx.hil.report import AdaptationTable, unlearned_record
 from lafr_mjx.hil.session import Session
-from lafr_mjx.hil.transport import is_bridge
 from lafr_mjx.output import counted
 
 if TYPE_CHECKING:
@@ -199,8 +198,7 @@ def _finish(
     if session.stood_still_s is not None:
         print(f"Time stood still with the machine for {session.stood_still_s:.1f} s in all.")
     late = any(text.startswith("fault DEADLINE") for text in hil["trips"])
-    bridge = flights.master is not None and is_bridge(flights.master)
-    if late and flights.profile.simulated and not bridge:
+    if late and flights.profile.simulated:
         print(f"The machine was late: {_remedy(flights)}.")
     end = "" if session.down else f"; {_UNSEEN if motors_off(session) else _NOT_DOWN}"
     if trouble is not None and not end:

@@ -13,8 +13,8 @@ from lafr_mjx.hil import messages as m
 from lafr_mjx.hil.clocks import ClockMap
 from lafr_mjx.hil.fast_messages import command_bytes
 from lafr_mjx.hil.flight_clock import REAL_TIME, FlightClock
-from lafr_mjx.hil.node import LOOPBACK
-from lafr_mjx.hil.transport import open_node, own_name
+from lafr_mjx.hil.node import LOOPBACK, Node
+from lafr_mjx.hil.transport import own_name
 from lafr_mjx.types import State
 
 if TYPE_CHECKING:
@@ -69,7 +69,6 @@ class Heard(NamedTuple):
     connected: bool  # all topics are there
     master_seen: float
     intruders: tuple[str, ...]  # other nodes that publish commands
-    unseen: str = ""  # what the transport cannot see
 
 
 class Link(Protocol):
@@ -104,7 +103,7 @@ class Link(Protocol):
 
 
 class RosLink:
-    """The link over ROS 1, or over a rosbridge if the master's address begins with ws://."""
+    """The link over ROS 1."""
 
     def __init__(
         self,
@@ -122,7 +121,7 @@ class RosLink:
         self._mocap_clock = ClockMap()
         self._sequence = 0
         self._tape: list[tuple[str, str, float, float, bytes]] = []
-        self.node = node = open_node(name or own_name("control"), master, host, clock)
+        self.node = node = Node(name or own_name("control"), master, host, clock=clock)
         readers = {
             "state": _StateReader(clock), "telemetry": None, "mocap": PoseReader(clock),
             "battery": None, "mpc_command": None,
@@ -190,7 +189,6 @@ class RosLink:
             connected=subscribed and all(s.connected and s.latest for s in needed),
             master_seen=node.master_seen,
             intruders=tuple(name for name in publishing if name != node.name),
-            unseen=node.unseen,
         )
 
     def send(self, command: np.ndarray, expires: float) -> bool:

@@ -44,8 +44,6 @@ _NAME = re.compile(r"/[A-Za-z][A-Za-z0-9_]*(/[A-Za-z][A-Za-z0-9_]*)*")
 class Node(Closing):
     """Our presence on the wire. Use it as a context manager, or call `close`."""
 
-    unseen = ""  # what this transport cannot see of the others
-
     def __init__(
         self,
         name: str,

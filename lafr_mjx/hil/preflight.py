@@ -79,8 +79,6 @@ def preflight(
     checks.append(Check("clocks", good, f"{1e3 * skew:.1f} ms between the machines"))
     others = ", ".join(heard.intruders) or "nobody else"
     checks.append(Check("sole commander", not heard.intruders, f"{others} publishes commands"))
-    if heard.unseen:
-        checks.append(Check("transport", True, heard.unseen))
     detail = "it is still preparing" if around.learner_cold else "ready, or nobody learns"
     checks.append(Check("learner warm", not around.learner_cold, detail))
     serious = sorted(f.text for f in faults if f.rung >= Rung.HOVER and f not in AIRBORNE_ONLY)

@@ -24,11 +24,10 @@ from lafr_mjx.hil.flight_clock import check_pace, flight_clock
 from lafr_mjx.hil.injection import inject
 from lafr_mjx.hil.legs import check_leg, save_leg
 from lafr_mjx.hil.master import Master
-from lafr_mjx.hil.node import LOOPBACK
+from lafr_mjx.hil.node import LOOPBACK, check_master
 from lafr_mjx.hil.patient_time import PatientTime
 from lafr_mjx.hil.processes import Processes
 from lafr_mjx.hil.recorded_legs import RecordedLegs
-from lafr_mjx.hil.transport import check_address, is_bridge
 
 if TYPE_CHECKING:
     import subprocess
@@ -78,7 +77,7 @@ class Session(Closing):
         Args:
             profile: of the drone.
             folder: where control process and drone leave their files; must be there.
-            master: address of the ROS master or of a rosbridge; None starts the built-in master.
+            master: address of the ROS master; None starts the built-in master.
             host: address of this machine that the drone can reach.
             scenario: of the software drone.
             task: whose fans blow around the software drone.
@@ -89,8 +88,7 @@ class Session(Closing):
             cable: feed the software drone by one, for longer than its battery lasts.
             network: of the policies that will fly, see `parts`.
         """
-        bridge = master is not None and is_bridge(master)
-        check_pace(slow, patient, simulated=profile.simulated, bridge=bridge)
+        check_pace(slow, patient, simulated=profile.simulated)
         self.profile = profile
         self.folder = folder
         self.status: dict[str, Any] = {}
@@ -121,10 +119,10 @@ class Session(Closing):
             if master is None:
                 self._master = Master(host)
                 master = self._master.uri
-            check_address(master)
+            check_master(master)
             self.master = master
             common = ["--master", master, "--host", host]
-            if profile.simulated and not is_bridge(master):  # behind a bridge it is there already
+            if profile.simulated:
                 command = ["-m", "lafr_mjx.hil", "sim-drone", *common]
                 command += ["--vehicle", str(profile.path), "--scenario", scenario]
                 command += ["--seed", str(seed)] + (["--task", task] if task else [])

@@ -21,8 +21,8 @@ from lafr_mjx.hil.emergency_landing import UNKNOWN_GROUND_M, EmergencyLanding, K
 from lafr_mjx.hil.flight_clock import REAL_TIME
 from lafr_mjx.hil.landing import Heights
 from lafr_mjx.hil.link import PoseReader, motors_armed
-from lafr_mjx.hil.node import LOOPBACK
-from lafr_mjx.hil.transport import open_node, own_name
+from lafr_mjx.hil.node import LOOPBACK, Node
+from lafr_mjx.hil.transport import own_name
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
@@ -55,7 +55,7 @@ class EmergencyStop:
         clock: FlightClock = REAL_TIME,
     ) -> None:
         self._clock = clock
-        self.node = open_node(own_name("stop"), master, host, clock)
+        self.node = Node(own_name("stop"), master, host, clock=clock)
         self._topics = {
             name: self.node.advertise(profile.topic(name), "std_msgs/Empty") for name in _CALLS
         }

@@ -20,7 +20,6 @@ REALTIME = {
     "test_realtime.py": 1.0,
     "test_fault_realtime.py": 1.0,
     "test_fault_inside.py": 1.0,
-    "test_bridge.py": 1.0,
     "test_slow_motion.py": 4.0,
     "test_patient_time.py": 1.0,
 }

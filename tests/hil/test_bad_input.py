@@ -51,7 +51,7 @@ def run(*arguments, **options):
         (["fly", "--fixed", "--iterations", "3"], "--iterations 3"),
         (["fly", "--master", "nonsense"], "--master"),
         (["fly", "--master", "http://127.0.0.1:1"], "no ROS master answers"),
-        (["fly", "--master", "ws://127.0.0.1:1"], "no rosbridge answers"),
+        (["fly", "--master", "ws://127.0.0.1:1"], "must be an address like http://"),
         (["compare", "--task", "nope"], "unknown task"),
         (["compare", "--scenario", "nope"], "unknown scenario"),
         (["fly", "--scenario", "nowhere"], "unknown scenario"),

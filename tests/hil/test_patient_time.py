@@ -16,7 +16,7 @@ from waiting import wait_for
 
 from lafr_mjx.errors import InputError
 from lafr_mjx.hil.drone.world_clock import WorldClock
-from lafr_mjx.hil.flight_clock import FlightClock, check_pace, flight_clock
+from lafr_mjx.hil.flight_clock import FlightClock, flight_clock
 from lafr_mjx.hil.operator import land, take_off
 from lafr_mjx.hil.patient_time import (
     ALLOWED_S,
@@ -245,8 +245,6 @@ def _saved(session):
 def test_only_the_software_drone_waits_for_a_machine(tmp_path):
     with pytest.raises(InputError, match="--patient: a real drone flies in real time"):
         Session(load_profile("agilicious192"), tmp_path, patient=True)
-    with pytest.raises(InputError, match="--patient: behind a rosbridge"):
-        check_pace(1.0, True, bridge=True)
     with pytest.raises(InputError, match=r"--patient .*nothing: cannot be read"):
         flight_clock(1.0, tmp_path / "nothing")
     for name, content in (("empty", b""), ("zeros", bytes(200)), ("noise", os.urandom(200))):

@@ -135,7 +135,6 @@ class Fly(RunSpec):
 
     def _check(self, profile: Profile, scale: float) -> None:
         from lafr_mjx.hil.flight_clock import check_pace
-        from lafr_mjx.hil.transport import is_bridge
 
         if self.flights is not None and not 1 <= self.flights <= 1000:
             raise InputError(f"--flights {self.flights}: must be from 1 to 1000")
@@ -154,8 +153,7 @@ class Fly(RunSpec):
             )
         if not math.isfinite(scale) or not 0.02 <= scale <= 50.0:
             raise InputError(f"--time-scale {scale}: must be a number from 0.02 to 50")
-        bridge = self.master is not None and is_bridge(self.master)
-        check_pace(self.slow, self.patient, simulated=profile.simulated, bridge=bridge)
+        check_pace(self.slow, self.patient, simulated=profile.simulated)
         if not profile.simulated:
             if self.master is None:
                 raise InputError("--master: a real drone needs the address of its ROS master")

@@ -41,12 +41,11 @@ class Stop:
             prefer,
         )
         from lafr_mjx.hil.stop import EmergencyStop, watch
-        from lafr_mjx.hil.transport import check_host, is_bridge
+        from lafr_mjx.hil.transport import check_host
 
         check_host(self.host)
         profile = load_profile(self.vehicle)
-        patient, bridge = self.patient is not None, is_bridge(self.master)
-        check_pace(self.slow, patient, simulated=profile.simulated, bridge=bridge)
+        check_pace(self.slow, self.patient is not None, simulated=profile.simulated)
         clock = flight_clock(self.slow, self.patient)
         if prefer(20).startswith("real time"):
             # It comes before everything else there, so it needs no second core to choose from.

@@ -29,6 +29,7 @@ if TYPE_CHECKING:
     from lafr_mjx.types import Rollout
 
 _DOWN_S = 60.0  # hover, landing, off
+_LEARNS_S = 4.0  # of a flight in lockstep
 _RESUMES = 20  # faults after which the policy is asked for again, in a whole adaptation
 
 
@@ -74,6 +75,7 @@ class Adaptation:
         self._figures = figures
         self.frozen = ""  # why learning has stopped, if it has
         self._waits: tuple[int, Rollout] | None = None  # flown, and not yet learned from
+        self._learns_until = 0.0
         self._resumes = 0
         self._legs = 0  # asked for so far; a leg that is repeated gets a new number
 
@@ -99,10 +101,19 @@ class Adaptation:
         """What the learner says next; the drone is watched meanwhile."""
         session, learner = self._session, self._learner
         while True:
-            try:
-                return learner.messages.get(timeout=0.05)
-            except queue.Empty:
-                pass
+            # In lockstep learning takes a fixed time, or a flight would not be the same again;
+            # who takes longer holds time up, unless it seems to hang.
+            works = (
+                session.clock.now() < self._learns_until
+                or learner.silent_s > session.profile.limits.learner_s
+            )
+            if session.clock.lockstep and works and not learner.ended:
+                session.sleep(0.05)
+            else:
+                try:
+                    return learner.messages.get(timeout=0.05)
+                except queue.Empty:
+                    pass
             session.check_alive()
             if learner.ended:
                 self._outlast(learner.ended)
@@ -127,6 +138,7 @@ class Adaptation:
                 self._legs += 1
         self._waits = (number, rollout)
         self._folder.save_rollout(number, rollout, leg.path)
+        self._learns_until = session.clock.now() + _LEARNS_S
         self._learner.answer(self._folder.path / "rollouts" / f"{number:03d}.npz")
 
     def _resumed(self) -> bool:
@@ -170,5 +182,5 @@ class Adaptation:
         end = session.clock.now() + patience + _DOWN_S
         while session.mode != "off" and session.clock.now() < end:
             session.check_alive()
-            session.clock.sleep(0.05)
+            session.sleep(0.05)
         raise RunError(why)

@@ -1,7 +1,7 @@
 """The control process: 50 Hz, NumPy only, nothing in it waits for anybody.
 
     python -m lafr_mjx.hil.control --profile FILE --master URI --out FOLDER --console FD
-        [--slow K] [--patient FILE] [--network TEXT]
+        [--lockstep FOLDER] [--network TEXT]
 
 Started by `Session`. Every way out of it ends in a safe state: a word of the operator's, a
 signal, an exception, the end of the console. If it is killed, the pilot's time-out hovers.
@@ -27,7 +27,7 @@ from lafr_mjx.hil.bags import TICK, TICK_TOPIC
 from lafr_mjx.hil.console import Console
 from lafr_mjx.hil.descent import longest_landing_s
 from lafr_mjx.hil.emergency_landing import EmergencyLanding, known_of
-from lafr_mjx.hil.flight_clock import check_pace, flight_clock
+from lafr_mjx.hil.flight_clock import flight_clock
 from lafr_mjx.hil.flyable import check_flyable
 from lafr_mjx.hil.landing import Heights
 from lafr_mjx.hil.leg_loader import LegLoader
@@ -42,9 +42,7 @@ from lafr_mjx.hil.realtime import (
     keep_in_memory,
     prefer,
     reserve_matrix_memory,
-    stolen_s,
 )
-from lafr_mjx.hil.spent_time import SpentTime
 from lafr_mjx.hil.spool import Record, SpoolWriter
 from lafr_mjx.hil.warm_up import warm_up
 
@@ -79,8 +77,6 @@ class Control:
         self._counted: dict[str, tuple[int, float]] = {}
         self._rates: dict[str, float] = {}
         self._told = ""
-        self._stolen = stolen_s()
-        self._spent = SpentTime()
         self.errors = 0
 
     def run(self) -> None:
@@ -89,12 +85,11 @@ class Control:
             signal.signal(number, self._on_signal)
         warm_up(self.logic.profile, self._network)
         freeze_garbage()
+        self.link.join("control")
         self.pacer = self._new_pacer()
-        self._spent.begin()
         late = 0
         while not (self._quit and self.logic.over):
             now = self.pacer.wait(self.link.arrival, self._prepare)
-            self._spent.end("wait for the state")
             try:
                 late = self._tick(now, late)
             except Exception:  # whatever is wrong, the vehicle must not be left to it
@@ -128,41 +123,24 @@ class Control:
         for call in decision.calls:
             self.link.call(call)
         late = self.pacer.finish()
-        self._spent.end("decide and send")
         if late:
-            self._explain(late)
+            self.logic.events.append(f"late by {late} period{'s' if late > 1 else ''}")
         # From here on nobody waits for us.
-        self._spent.begin()
         self._record(now, heard, decision, sent)
-        self._spent.end("record")
         self._listen()
         self._leg()
-        self._spent.end("listen")
         if self.pacer.ticks % _RATE_TICKS == 0:
             self._measure(now)
-            self._stolen = stolen_s()
             gc.collect(0)
         if self.pacer.ticks % _STATUS_TICKS == 0 or self.logic.events:
             self._report(now, heard, decision)
-        self._spent.end("report")
         return late
 
     def _prepare(self) -> None:
-        self._spent.end("wait for the time")
         try:
             self.logic.prepare()
         except Exception:
             self._on_error()
-        self._spent.end("prepare")
-
-    def _explain(self, late: int) -> None:
-        """Who was it: a machine that takes the processor away cannot be told to wait."""
-        taken = stolen_s() - self._stolen
-        self._stolen += taken
-        self.logic.events.append(
-            f"late by {late} period{'s' if late > 1 else ''}; the machine below took "
-            f"{1e3 * taken:.0f} ms away just before; spent: {self._spent.told()}"
-        )
 
     # ------------------------------------------------------------- who may stop us
 
@@ -241,7 +219,7 @@ class Control:
         self.console.flush()
 
     def _leg(self) -> None:
-        done = self._loader.result()
+        done = self._loader.result(at_once=not self.clock.lockstep)
         if done is None:
             return
         leg, trouble = done
@@ -365,21 +343,21 @@ def main() -> None:
     for name in ("--profile", "--master", "--host", "--out"):
         parser.add_argument(name, required=True)
     parser.add_argument("--console", type=int, required=True)
-    parser.add_argument("--slow", type=float, default=1.0)
-    parser.add_argument("--patient", type=Path)
+    parser.add_argument("--lockstep", type=Path)
     parser.add_argument("--network", default="mlp")
     given = parser.parse_args()
-    pace = (given.slow, given.patient is not None)
-    check_pace(*pace)
-    clock = flight_clock(given.slow, given.patient)
+    clock = flight_clock(given.lockstep)
     console = Console(socket.socket(fileno=given.console), clock)
     profile = load_profile(given.profile)
-    check_pace(*pace, simulated=profile.simulated)
-    locked = keep_in_memory()
-    reserve_matrix_memory(_COMPUTING)
-    # Threads have the priority of who starts them.
-    priority = prefer(own_core=True)
-    console.send({"priority": priority + (", memory locked" if locked else "")})
+    if clock.lockstep:
+        assert profile.simulated, "a real drone flies in real time"
+        console.send({"priority": "in lockstep"})
+    else:
+        locked = keep_in_memory()
+        reserve_matrix_memory(_COMPUTING)
+        # Threads have the priority of who starts them.
+        priority = prefer(own_core=True)
+        console.send({"priority": priority + (", memory locked" if locked else "")})
     if given.network != "mlp":
         check_flyable(given.network, profile.command.limits)
     link = RosLink(profile, given.master, given.host, clock=clock)

@@ -7,14 +7,14 @@ import time
 from typing import TYPE_CHECKING
 
 from lafr_mjx.hil.emergency_landing import DOWN, OFF, SILENT
+from lafr_mjx.hil.lockstep import Lockstep
 from lafr_mjx.hil.modes import Word
 
 if TYPE_CHECKING:
     from lafr_mjx.hil.profile import Profile
     from lafr_mjx.hil.session import Session
 
-_HANGS_S = 20.0  # real silence of a process that should say something all the time ...
-_STATUS_S = 1.0  # ... and of the flight's clock: it does so ten times in it
+_HANGS_S = 20.0  # real silence of a process that should say something all the time
 _LANDING_S = 40.0  # the longest way down, if the profile's own times are not longer
 _HEARD_S = 1.0  # so old at most is what is still known of the vehicle
 _ON_GROUND = ("disconnected", "preflight", "off")
@@ -50,28 +50,34 @@ def bring_down(session: Session) -> None:
     """Have the control process land; where it cannot, the independent stop."""
     processes, clock = session.processes, session.clock
     session.quit()
+    begin = time.monotonic()
     end = clock.now() + longest_landing_s(session.profile)
-    while processes.running("control") and clock.now() < end and not _hangs(session):
-        clock.sleep(0.05)
+    while processes.running("control") and clock.now() < end and not _hangs(session, begin):
+        session.sleep(0.05)
     if not processes.running("control"):
         session.hear_out(2.0)  # what it said last
     if Word.ARM in session.words and not is_down(session) and processes.running("stop"):
         # The pilot hovers by itself; this brings it down.
         what = "has ended" if not processes.running("control") else "has not landed in time"
-        what = "hangs" if processes.running("control") and _hangs(session) else what
+        what = "hangs" if processes.running("control") and _hangs(session, begin) else what
         session.note(f"the control process {what}: the emergency stop lands")
         before = processes.said_by_stop()
         processes.tell_stop(b"stop\n")
         end, said = clock.now() + longest_landing_s(session.profile), ""
         while clock.now() < end and processes.running("stop"):
-            clock.sleep(0.05)
+            session.sleep(0.05)
             said = processes.said_by_stop()[len(before) :]
             if OFF in said or SILENT in said:
                 break
         session.landed_by_stop = DOWN in said
 
 
-def _hangs(session: Session) -> bool:
-    """Whether the control process has said nothing for far too long."""
-    silence = time.monotonic() - session.last_said
-    return silence > _HANGS_S + session.clock.real_s(_STATUS_S)
+def _hangs(session: Session, begin: float) -> bool:
+    """Whether the control process has said nothing for far too long, since it was told to end.
+
+    A flight in lockstep may have stood still for any time before that. One that never began
+    has nothing to land.
+    """
+    clock = session.clock
+    silence = time.monotonic() - max(session.last_said, begin if clock.lockstep else 0.0)
+    return silence > _HANGS_S or (isinstance(clock, Lockstep) and not clock.began)

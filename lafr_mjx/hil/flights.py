@@ -11,7 +11,6 @@ import numpy as np
 from lafr_mjx.errors import InputError, RunError
 from lafr_mjx.hil.adaptation import Adaptation, wait_warm
 from lafr_mjx.hil.descent import motors_off
-from lafr_mjx.hil.flight_clock import MOST_SLOW
 from lafr_mjx.hil.keyboard import keys
 from lafr_mjx.hil.learner_faults import arm
 from lafr_mjx.hil.learner_process import LearnerProcess
@@ -51,8 +50,7 @@ class Flights:
     master: str | None = None
     host: str = "127.0.0.1"
     faults: tuple[str, ...] = ()
-    slow: float = 1.0  # how many times slower than real time
-    patient: bool = False  # time stands still while the machine does
+    real_time: bool = False  # of the software drone
     network: str = "mlp"  # of the policies that fly
 
     @property
@@ -60,8 +58,7 @@ class Flights:
         """On which drone, in words."""
         if not self.profile.simulated:
             return self.profile.name
-        pace = "" if self.slow == 1.0 else f" in slow motion (a second takes {self.slow:g} s)"
-        return f"the software drone{pace}{', patiently' if self.patient else ''}"
+        return f"the software drone in {'real time' if self.real_time else 'lockstep'}"
 
     def session(self, folder: RunFolder) -> Session:
         """Start the processes."""
@@ -70,7 +67,7 @@ class Flights:
         return Session(
             self.profile, folder.path / "hil", master=self.master, host=self.host,
             scenario=self.scenario, task=fans, seed=self.seed, faults=self.faults,
-            slow=self.slow, patient=self.patient, network=self.network,
+            real_time=self.real_time, network=self.network,
         )  # fmt: skip
 
 
@@ -174,8 +171,7 @@ def _finish(
     timing = session.ended or {}
     hil = {
         "flights_wanted": wanted,
-        "slow": flights.slow,
-        "stood_still_s": session.stood_still_s,
+        "lockstep": session.clock.lockstep,
         "missed_deadlines": timing.get("missed_deadlines"),
         "missed_in_a_row": timing.get("missed_in_a_row"),
         "trips": [text for _, text in session.events if text.startswith("fault ")],
@@ -195,11 +191,9 @@ def _finish(
         f"{len(records)} of {counted(wanted, 'flight')}, {counted(len(hil['trips']), 'trip')}, "
         f"{counted(hil['missed_deadlines'], 'missed deadline')}; recorded in {session.folder}"
     )
-    if session.stood_still_s is not None:
-        print(f"Time stood still with the machine for {session.stood_still_s:.1f} s in all.")
     late = any(text.startswith("fault DEADLINE") for text in hil["trips"])
     if late and flights.profile.simulated:
-        print(f"The machine was late: {_remedy(flights)}.")
+        print("The machine was late; without --real-time the software drone flies in lockstep.")
     end = "" if session.down else f"; {_UNSEEN if motors_off(session) else _NOT_DOWN}"
     if trouble is not None and not end:
         flew = any("→ takeoff" in text for _, text in session.events)
@@ -211,13 +205,6 @@ def _finish(
     if end:
         print(end.removeprefix("; "), flush=True)
     raise trouble
-
-
-def _remedy(flights: Flights) -> str:
-    if not flights.patient:
-        return "with --patient the software drone's time stands still while the machine does"
-    slower = min(MOST_SLOW, 2.0 * flights.slow)
-    return f"with --slow {slower:g} the software drone flies in slow motion"
 
 
 def _words(trouble: BaseException | None) -> str:

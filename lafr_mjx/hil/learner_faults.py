@@ -15,6 +15,8 @@ from lafr_mjx.errors import InputError
 from lafr_mjx.hil.flight_clock import REAL_TIME
 
 if TYPE_CHECKING:
+    from collections.abc import Callable
+
     from lafr_mjx.hil.flight_clock import FlightClock
     from lafr_mjx.hil.learner_process import LearnerProcess
 
@@ -54,15 +56,15 @@ def split(texts: list[str]) -> tuple[list[str], list[LearnerFault]]:
 
 def arm(
     faults: list[LearnerFault], learner: LearnerProcess, clock: FlightClock = REAL_TIME
-) -> list[threading.Timer]:
+) -> None:
     """Have them happen in time, from now on."""
-    timers = []
     for fault in faults:
         if fault.kind == "learner-nan":
             continue  # in the learner's own setup
         act = learner.kill if fault.kind == "learner-kill" else learner.hang
-        timer = threading.Timer(clock.real_s(fault.at), act)
-        timer.daemon = True
-        timer.start()
-        timers.append(timer)
-    return timers
+
+        def wait(at: float = fault.at, act: Callable[[], None] = act) -> None:
+            clock.sleep(at)
+            act()
+
+        threading.Thread(target=wait, name="learner fault", daemon=True).start()

@@ -8,6 +8,7 @@ import signal
 import socket
 import subprocess
 import threading
+import time
 from typing import TYPE_CHECKING, Any
 
 from lafr_mjx.closing import Closing
@@ -31,6 +32,7 @@ class LearnerProcess(Closing):
     def __init__(self, setup: LearnerSetup, folder: Path) -> None:
         self.folder = folder
         self.warm = False
+        self._heard = time.monotonic()
         self.session: Session | None = None
         self.messages: queue.Queue[dict[str, Any]] = queue.Queue()
         file = folder / "learner.json"
@@ -65,6 +67,11 @@ class LearnerProcess(Closing):
         """Stop it where it is; for tests and injected faults."""
         with contextlib.suppress(OSError):
             self.process.send_signal(signal.SIGSTOP)
+
+    @property
+    def silent_s(self) -> float:
+        """For how long it has said nothing [s, real]."""
+        return time.monotonic() - self._heard
 
     @property
     def ended(self) -> str:
@@ -109,7 +116,7 @@ class LearnerProcess(Closing):
             self.session.note(self.ended or "the learner's process says nothing any more")
 
     def _take(self, message: dict[str, Any]) -> None:
-        session = self.session
+        session, self._heard = self.session, time.monotonic()
         if message.get("warm"):
             self.warm = True
         if session is not None and self.warm:

@@ -21,11 +21,15 @@ if TYPE_CHECKING:
     from lafr_mjx.hil.profile import Profile
 
 
+_IN_TIME_S = 5.0
+
+
 class LegLoader:
     """Reads and checks legs beside the control loop."""
 
     def __init__(self, profile: Profile, network: str = "mlp") -> None:
         self._profile, self._network = profile, network
+        self._open = 0  # asked for, and not answered
         self._asked: queue.Queue[tuple[Path, np.ndarray]] = queue.Queue(4)
         self._done: queue.Queue[tuple[Leg | None, str]] = queue.Queue(4)
         threading.Thread(target=self._run, name="legs", daemon=True).start()
@@ -34,11 +38,15 @@ class LegLoader:
         """Read and check a leg; `observations` are of the last flight, to try its policy on."""
         with contextlib.suppress(queue.Full):
             self._asked.put_nowait((path, observations))
+            self._open += 1
 
-    def result(self) -> tuple[Leg | None, str] | None:
-        """A leg, or why it is refused; None if nothing is ready."""
+    def result(self, *, at_once: bool = True) -> tuple[Leg | None, str] | None:
+        """A leg, or why it is refused; None if nothing is ready (at once, or in time)."""
         try:
-            return self._done.get_nowait()
+            wait = self._open > 0 and not at_once
+            done = self._done.get(wait, _IN_TIME_S if wait else None)
+            self._open -= 1
+            return done
         except queue.Empty:
             return None
 

@@ -97,6 +97,10 @@ class Link(Protocol):
         """What was received, dropped and refused, by topic."""
         ...
 
+    def join(self, role: str) -> None:
+        """Take part in the flight's time."""
+        ...
+
     def close(self) -> None:
         """Leave."""
         ...
@@ -132,7 +136,7 @@ class RosLink:
                 kind,
                 readers[key],
                 self.arrival if key == "state" else None,
-                idle_s=clock.real_s(3.0),
+                idle_s=math.inf if clock.lockstep else 3.0,
             )
             for key, kind in _HEARD.items()
         }
@@ -225,6 +229,10 @@ class RosLink:
     def counts(self) -> dict[str, dict[str, int]]:
         """What was received, dropped and refused, by topic."""
         return {key: vars(subscriber.counters) for key, subscriber in self._heard.items()}
+
+    def join(self, role: str) -> None:
+        """Take part in the flight's time."""
+        self.clock.join(role, self.node)
 
     def close(self) -> None:
         """Leave."""

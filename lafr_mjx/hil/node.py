@@ -36,6 +36,7 @@ DEFAULT_MASTER = "http://127.0.0.1:11311"
 
 _POLL_S = 0.5  # between two looks at the master
 _ALIVE_S = 3.0  # a node that was there is not looked for again so soon
+_KEEP_UP_S = 1.5  # real: the longest that a look at the master is waited for
 _RETRY_S = 0.1  # between two tries to reach a publisher
 _MAX_CONNECTIONS = 64
 _NAME = re.compile(r"/[A-Za-z][A-Za-z0-9_]*(/[A-Za-z][A-Za-z0-9_]*)*")
@@ -69,9 +70,11 @@ class Node(Closing):
         self.master_seen = -float("inf")  # by the flight's clock: when the master last knew us
         self.publishing: dict[str, tuple[str, ...]] = {}  # topic: nodes, as the master says
         self.open_channels = 0
-        self._reactor = Reactor(f"{name} wire")
+        self._reactor = Reactor(f"{name} wire", rests=not clock.lockstep)
         self._closing = threading.Event()
         self._look = threading.Event()
+        self._rounds = 0  # looks at the master
+        self._asked = -float("inf")  # when a flight in lockstep last asked for one
         self._registered = False
         self._alive_until: dict[str, float] = {}  # monotonic, by node
         self._talk = threading.Thread(target=self._keep_registered, name=f"{name} master")
@@ -143,6 +146,36 @@ class Node(Closing):
         """Connections that were closed by an error of ours or by nonsense of a peer's."""
         return self._reactor.faults
 
+    # ------------------------------------------------------------- in lockstep
+
+    @property
+    def complete(self) -> bool:
+        """Whether each of our topics has somebody at its other end, or nothing has begun."""
+        if not self._talk.is_alive():
+            return True
+        heard = all(subscriber.connected for subscriber in self.subscribers.values())
+        return heard and all(publisher.subscribers for publisher in self.publishers.values())
+
+    def frames_to(self, peer: str) -> int:
+        """Messages that a node was sent, over the connections that there are."""
+        links = (link for publisher in self.publishers.values() for link in publisher.links)
+        return sum(link.frames for link in links if link.peer == peer)
+
+    def frames_from(self, peer: str) -> int:
+        """Messages that a node has sent us."""
+        links = (subscriber.link for subscriber in self.subscribers.values())
+        return sum(link.frames for link in links if link is not None and link.peer == peer)
+
+    def keep_up(self) -> None:
+        """Have looked at the master lately by the flight's clock, which may outrun the real one."""
+        now = self.clock.now()
+        if now - self._asked < _POLL_S or not self._talk.is_alive():
+            return
+        self._asked, before, end = now, self._rounds, time.monotonic() + _KEEP_UP_S
+        self._look.set()
+        while self._rounds == before and time.monotonic() < end:
+            time.sleep(0.0002)
+
     # ------------------------------------------------------------- the master
 
     def _keep_registered(self) -> None:
@@ -155,6 +188,7 @@ class Node(Closing):
             for subscriber in self.subscribers.values():
                 if subscriber.link is None and not self._closing.is_set():
                     self._reach(subscriber)
+            self._rounds += 1
             self._look.wait(_RETRY_S if retry else _POLL_S)
             self._look.clear()
         with contextlib.suppress(rpc.RpcError):

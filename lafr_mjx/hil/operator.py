@@ -68,7 +68,7 @@ def take_off(session: Session) -> None:
     _go(session, Word.ARM, "armed", "arming", 5.0)
     _until_armed(session)
     _go(session, Word.TAKEOFF, "hover", "take-off", session.profile.ladder.takeoff_s + 5.0)
-    session.clock.sleep(_SETTLE_S)
+    session.sleep(_SETTLE_S)
     _go(session, Word.POLICY, "policy", "letting the policy in", 10.0)
 
 
@@ -85,7 +85,7 @@ def _go(session: Session, word: Word, mode: str, what: str, seconds: float) -> N
                 print(f"  {error}", flush=True)
             elif session.clock.now() > end:
                 raise
-            session.clock.sleep(_ONCE_MORE_S)
+            session.sleep(_ONCE_MORE_S)
 
 
 def resume(session: Session, seconds: float = 10.0) -> bool:
@@ -105,7 +105,7 @@ def resume(session: Session, seconds: float = 10.0) -> bool:
             return True
         if session.mode == "hover" and not session.status.get("faults"):
             session.say(Word.POLICY)
-        session.clock.sleep(0.5)
+        session.sleep(0.5)
     return False
 
 
@@ -125,7 +125,7 @@ def reset(session: Session) -> None:
         if session.clock.now() > end:
             raise RunError(f"it does not get ready again; {session.trouble()}")
         session.say(Word.RESET)
-        session.clock.sleep(0.3)
+        session.sleep(0.3)
 
 
 def land(session: Session) -> None:
@@ -140,7 +140,7 @@ def _until_armed(session: Session) -> None:
     while not session.status.get("armed"):
         if session.clock.now() > end:
             raise RunError(f"the pilot does not arm; {session.trouble()}")
-        session.clock.sleep(0.05)
+        session.sleep(0.05)
 
 
 def _ask(session: Session, word: Word) -> None:

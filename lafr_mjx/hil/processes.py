@@ -4,22 +4,20 @@ from __future__ import annotations
 
 import contextlib
 import os
-import time
 from typing import TYPE_CHECKING
 
-from lafr_mjx.errors import RunError
 from lafr_mjx.hil import child_process
-from lafr_mjx.hil.time_keeper import place
+from lafr_mjx.hil.lockstep import place
 
 if TYPE_CHECKING:
+    import socket
     import subprocess
     from pathlib import Path
 
 _ONE_THREAD = {"OPENBLAS_NUM_THREADS": "1", "OMP_NUM_THREADS": "1", "MKL_NUM_THREADS": "1"}
 """Else matrix products wait for helper threads, which have no raised priority."""
 
-_STARTS_S = 20.0
-_ENDS = ("control", "stop", "drone", "time")  # in this order: who flies by a clock goes before it
+_ENDS = ("control", "stop", "drone")  # in this order: who keeps a time in lockstep goes last
 
 
 def environment() -> dict[str, str]:
@@ -28,7 +26,7 @@ def environment() -> dict[str, str]:
 
 
 class Processes:
-    """Control process, emergency stop; with the software drone that, too, and who keeps its time.
+    """Control process, emergency stop; with the software drone that, too.
 
     What each of them prints is in `NAME.txt` of the folder.
     """
@@ -39,7 +37,7 @@ class Processes:
         self._things = contextlib.ExitStack()
 
     def __getitem__(self, name: str) -> subprocess.Popen[bytes]:
-        """One of: drone, control, stop, time."""
+        """One of: drone, control, stop."""
         return self._started[name]
 
     def start(self, name: str, command: list[str], descriptor: int | None = None) -> None:
@@ -49,16 +47,9 @@ class Processes:
             environment=_ONE_THREAD,
         )  # fmt: skip
 
-    def start_time(self) -> Path:
-        """Start the keeper of a patient time; the file that it writes to."""
-        file = self._things.enter_context(place())
-        self.start("time", ["-m", "lafr_mjx.hil.time_keeper", str(file), str(os.getpid())])
-        end = time.monotonic() + _STARTS_S
-        while not file.exists():
-            if time.monotonic() > end or not self.running("time"):
-                raise RunError(f"the patient time did not begin: {self._last_words('time')}")
-            time.sleep(0.01)
-        return file
+    def place_of_time(self) -> tuple[Path, socket.socket]:
+        """Folder of a time in lockstep, and its door, which the drone is to have."""
+        return self._things.enter_context(place())
 
     def running(self, name: str) -> bool:
         """Whether it has been started and runs."""
@@ -67,7 +58,7 @@ class Processes:
 
     def ended(self) -> tuple[str, str] | None:
         """One that must be there and is not, with its last words."""
-        for name in ("control", "stop", "drone", "time"):
+        for name in _ENDS:
             if name in self._started and not self.running(name):
                 return name, self._last_words(name)
         return None

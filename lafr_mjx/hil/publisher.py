@@ -93,6 +93,7 @@ class SubscriberLink(Channel):
     ) -> None:
         super().__init__(reactor, sock)
         self.peer = ""
+        self.frames = 0  # messages that have begun to leave
         self._publishers = publishers
         self._clock = clock
         self._publisher: Publisher | None = None
@@ -142,6 +143,7 @@ class SubscriberLink(Channel):
                     self._publisher.held += 1
                 return False
             self._partial = data
+            self.frames += 1
             self._flush()
             waiting = bool(self._partial)
         if waiting:
@@ -202,6 +204,7 @@ class SubscriberLink(Channel):
                 self._next = None
                 if expires is None or self._clock.now() <= expires:
                     self._partial = data
+                    self.frames += 1
 
 
 def untaken(sock: socket.socket) -> int:

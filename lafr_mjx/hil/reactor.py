@@ -1,7 +1,8 @@
 """One thread that serves all sockets of a node, so that no peer can hold up another.
 
 Nothing here blocks but the wait for readiness. A channel that raises is closed and counted. Under
-a flood the loop rests, so that the control loop beside it keeps its share of the interpreter.
+a flood the loop rests, so that the control loop beside it keeps its share of the interpreter; in
+lockstep that waits for us, and takes no time.
 """
 
 from __future__ import annotations
@@ -62,7 +63,8 @@ class Channel:
 class Reactor:
     """The loop and its thread."""
 
-    def __init__(self, name: str) -> None:
+    def __init__(self, name: str, *, rests: bool = True) -> None:
+        self._rests = rests
         self.faults = 0  # channels that were closed by an unexpected error
         self._selector = selectors.DefaultSelector()
         self._channels: set[Channel] = set()
@@ -123,7 +125,7 @@ class Reactor:
                             pass
                 else:
                     self._guarded(key.data, key.data.ready, mask)
-                    if key.data.urgent:
+                    if key.data.urgent and self._rests:
                         time.sleep(_URGENT_S)
             while self._posted:
                 self._guarded(None, self._posted.popleft())
@@ -135,7 +137,7 @@ class Reactor:
             rounds += 1
             if now - window > 0.01:
                 rounds, window = 0, now
-            elif rounds > _BUDGET:
+            elif rounds > _BUDGET and self._rests:
                 time.sleep(_REST_S)
         for channel in tuple(self._channels):
             self._guarded(channel, channel.close)

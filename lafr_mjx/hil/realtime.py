@@ -143,13 +143,6 @@ def _may_lock() -> bool:
     return False
 
 
-def stolen_s() -> float:
-    """Time that the machine below has taken from all cores since the start [s]; 0 if unknown."""
-    with contextlib.suppress(OSError, ValueError, IndexError), open("/proc/stat", "rb") as file:
-        return int(file.readline().split()[8]) / os.sysconf("SC_CLK_TCK")
-    return 0.0
-
-
 def memory_mb(process: int) -> float:
     """Memory that a process holds now [MB]; NaN if unknown."""
     with contextlib.suppress(OSError, ValueError, IndexError):

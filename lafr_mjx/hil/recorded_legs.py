@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import time
 from typing import TYPE_CHECKING
 
 from lafr_mjx.hil.bags import TICK, TICK_TOPIC, flights
@@ -36,14 +37,16 @@ class RecordedLegs:
         if self._tail is None:
             return self.find(number)
         records: list[Record] = []
-        end, later = self._clock.now() + _TO_THE_DISK_S, False
-        while not later and self._clock.now() < end:
+        self._clock.sleep(0.1)
+        # A disk takes its time by the real clock.
+        end, later = time.monotonic() + _TO_THE_DISK_S, False
+        while not later and time.monotonic() < end:
             new = list(self._tail)
             records += new
             ticks = [record for record in new if record.topic == TICK_TOPIC]
             later = any(_leg_of(tick) != number for tick in ticks[-1:])
             if not later:
-                self._clock.sleep(0.1)
+                time.sleep(0.02)
         return flights(records).get(number)
 
     def find(self, number: int) -> Rollout | None:

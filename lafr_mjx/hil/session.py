@@ -3,13 +3,15 @@
     this process (operator, learner)  ── console ──  control process (50 Hz)  ── ROS ──  pilot
                                                      emergency stop  ──────────  ROS ──  pilot
 
-For the software drone a session starts the master and the drone as well. Whatever happens here,
-the processes it started are ended, after the vehicle is down.
+For the software drone a session starts the master and the drone as well; they fly in lockstep
+unless real time is asked for. Whatever happens here, the processes it started are ended, after the
+vehicle is down.
 """
 
 from __future__ import annotations
 
 import contextlib
+import math
 import socket
 import threading
 import time
@@ -20,12 +22,12 @@ from lafr_mjx.errors import RunError
 from lafr_mjx.hil.bags import bag_of
 from lafr_mjx.hil.console import Console
 from lafr_mjx.hil.descent import bring_down, is_down, longest_landing_s
-from lafr_mjx.hil.flight_clock import check_pace, flight_clock
-from lafr_mjx.hil.injection import inject
+from lafr_mjx.hil.flight_clock import REAL_TIME
+from lafr_mjx.hil.injection import Injection
 from lafr_mjx.hil.legs import check_leg, save_leg
+from lafr_mjx.hil.lockstep import Lockstep
 from lafr_mjx.hil.master import Master
 from lafr_mjx.hil.node import LOOPBACK, check_master
-from lafr_mjx.hil.patient_time import PatientTime
 from lafr_mjx.hil.processes import Processes
 from lafr_mjx.hil.recorded_legs import RecordedLegs
 
@@ -42,6 +44,7 @@ if TYPE_CHECKING:
 
 _BEAT_S = 0.2
 _PATIENCE_S = 8.0  # a software drone takes some seconds to start
+_SILENT_S = 20.0  # of the flight: a control process that says nothing for so long hangs
 _TO_THE_START_S = 45.0  # the longest that the way to a leg's start may take
 
 
@@ -67,8 +70,7 @@ class Session(Closing):
         task: str | None = None,
         seed: int = 0,
         faults: tuple[str, ...] = (),
-        slow: float = 1.0,
-        patient: bool = False,
+        real_time: bool = False,
         cable: bool = False,
         network: str = "mlp",
     ) -> None:
@@ -83,12 +85,10 @@ class Session(Closing):
             task: whose fans blow around the software drone.
             seed: of the software drone.
             faults: to inject into the software drone.
-            slow: how many times slower than real time all of it flies; software drone only.
-            patient: let time stand still while the machine does; software drone only.
+            real_time: do not fly the software drone in lockstep.
             cable: feed the software drone by one, for longer than its battery lasts.
             network: of the policies that will fly, see `parts`.
         """
-        check_pace(slow, patient, simulated=profile.simulated)
         self.profile = profile
         self.folder = folder
         self.status: dict[str, Any] = {}
@@ -98,22 +98,24 @@ class Session(Closing):
         self.landed_by_stop = False  # the emergency stop has seen it stand, motors off
         self.ended: dict[str, Any] | None = None
         self.priority = ""
-        self.stood_still_s: float | None = None  # of a patient flight that has ended
         self.table: list[dict[str, Any]] = []  # figures of the flights so far, for the view
         self.stage = ""  # what the learner does, for the view
         self._master = None
         self.processes = Processes(folder)
-        self._lock = threading.Lock()
-        self._closing = self._closed = False
+        self._lock, self._hearing = threading.Lock(), threading.Lock()
+        self._ending = self._closing = self._closed = False
         self.words: list[Word] = []  # all of the operator's
         self.prompting: Callable[[], AbstractContextManager[Any]] = contextlib.nullcontext
         self.last_said = time.monotonic()  # when the control process did
         self._log = folder / "events.txt"
         self._log.touch()
         try:
-            file = self.processes.start_time() if patient else None
-            self.clock = flight_clock(slow, file)
-            pace = ["--slow", str(slow)] + (["--patient", str(file)] if file else [])
+            self.clock, pace, door = REAL_TIME, [], None
+            if profile.simulated and not real_time:
+                folder_of_time, door = self.processes.place_of_time()
+                pace = ["--lockstep", str(folder_of_time)]
+                self.clock = Lockstep(folder_of_time)
+                self.clock.still = self._still
             self._started = self.clock.now()
             self._legs = RecordedLegs(folder / "flight.spool", self.clock)
             if master is None:
@@ -128,7 +130,9 @@ class Session(Closing):
                 command += ["--seed", str(seed)] + (["--task", task] if task else [])
                 command += ["--fault", *faults] if faults else []
                 command += ["--cable"] if cable else []
-                self._start("drone", [*command, *pace])
+                command += ["--door", str(door.fileno())] if door else []
+                self._start("drone", [*command, *pace], door.fileno() if door else None)
+            self._injection = Injection(profile.quad, master, self.clock)
             mine, its = socket.socketpair()
             self.console = Console(mine, self.clock)
             command = ["-m", "lafr_mjx.hil.control", "--profile", str(profile.path), *common]
@@ -140,8 +144,11 @@ class Session(Closing):
         except BaseException:
             self._end_processes()
             raise
-        self._thread = threading.Thread(target=self._listen, name="console", daemon=True)
+        self._thread = threading.Thread(target=self._listen, name="beat", daemon=True)
         self._thread.start()
+        self.clock.join("operator", self._injection.node)
+        if door is not None:
+            door.close()  # the drone has it now
 
     # ------------------------------------------------------------- words
 
@@ -169,7 +176,7 @@ class Session(Closing):
 
     def inject(self, text: str) -> float:
         """Inject a fault into the software drone; the moment at which it was sent."""
-        return inject(text, self.profile.quad, self.master, self.clock)
+        return self._injection.inject(text)
 
     def learner(self, state: str) -> None:
         """What is known of the learner: `cold` (do not arm yet), `warm` (a heartbeat), `none`.
@@ -184,6 +191,18 @@ class Session(Closing):
         self._send({"measure": True})
 
     # ------------------------------------------------------------- waiting
+
+    def sleep(self, seconds: float) -> None:
+        """Wait for so long by the flight's clock; then all is known that was said by then."""
+        self.clock.sleep(seconds)
+        if self.clock.lockstep:
+            self._hear()
+
+    def _still(self) -> bool:
+        """Time in lockstep stands still: is everybody there? If all is to end, wait no longer."""
+        if not self._ending:
+            self.check_alive()
+        return self._ending
 
     @property
     def mode(self) -> str:
@@ -213,23 +232,23 @@ class Session(Closing):
             if self.mode in unless:
                 raise RunError(f"{what} was broken off; {self.trouble()}")
             self.check_alive()
-            self.clock.sleep(0.02)
+            self.sleep(0.02)
         raise RunError(f"{what} did not happen within {seconds:g} s; {self.trouble()}")
 
     def wait_ready(self, seconds: float = 180.0) -> None:
         """Wait for all preflight checks; after a while say what stands in the way."""
-        # By a real clock: the processes start as fast as ever.
-        begin, told = time.monotonic(), ""
+        # By a real clock: a flight in lockstep may not have begun.
+        begin, since, told = time.monotonic(), self.clock.now(), ""
         while time.monotonic() - begin < seconds:
             failed = self._failed_checks()
             if self.mode == "preflight" and self.status.get("checks") and not failed:
                 return
             names = ", ".join(failed)
-            if time.monotonic() - begin > _PATIENCE_S and names != told:
+            if self.clock.now() - since > _PATIENCE_S and names != told:
                 told = names
                 self.note(f"waiting for: {names or 'the pilot'}")
             self.check_alive()
-            self.clock.sleep(0.05)
+            self.sleep(0.05)
         raise RunError(f"not ready to fly after {seconds:g} s; {self.trouble()}")
 
     def trouble(self) -> str:
@@ -264,7 +283,7 @@ class Session(Closing):
                 raise BrokenOffError(f"leg {leg.number} was broken off; {self.trouble()}")
             if self.clock.now() > end:
                 raise RunError(f"leg {leg.number} did not end; {self.trouble()}")
-            self.clock.sleep(0.02)
+            self.sleep(0.02)
         return self._there(leg.number, self._legs.newest(leg.number))
 
     def rest(self, seconds: float = 10.0) -> bool:
@@ -274,7 +293,7 @@ class Session(Closing):
         while self.mode == "policy" and self.clock.now() < end:
             if self.status.get("stage") == "hold":
                 return True
-            self.clock.sleep(0.05)
+            self.sleep(0.05)
         return False
 
     def rollout(self, number: int) -> Rollout:
@@ -304,7 +323,10 @@ class Session(Closing):
 
     def hear_out(self, seconds: float) -> None:
         """Wait for the last words of a control process that has ended."""
-        self._thread.join(seconds)
+        if self.clock.lockstep:
+            self._hear()
+        else:
+            self._thread.join(seconds)
 
     def close(self) -> None:
         """Land if need be, wait for it, end everything, and make the bag.
@@ -313,6 +335,7 @@ class Session(Closing):
         """
         if self._closed:
             return
+        self._ending = True
         bring_down(self)
         self._closing = True
         self._end_processes()
@@ -329,31 +352,41 @@ class Session(Closing):
         return self.processes[name]
 
     def check_alive(self) -> None:
-        """Raise if a process that must be there is not."""
+        """Raise if a process that must be there is not, or hangs."""
         gone = None if self.ended is not None else self.processes.ended()
         if gone is not None:
             name, last = gone
             if name == "control":
                 self.processes.tell_stop(b"stop\n")  # the pilot hovers already; bring it down
             raise RunError(f"the {name} process has ended: {last}")
+        if self.ended is None and self.clock.now() - self.status.get("time", math.inf) > _SILENT_S:
+            self.processes.tell_stop(b"stop\n")
+            raise RunError("the control process hangs")
 
     def _send(self, message: dict[str, Any]) -> None:
         with self._lock:
             self.console.send(message)
 
     def _listen(self) -> None:
+        self.clock.join("beat")
         beat = 0.0
-        while not self._closing:
-            if self.clock.now() - beat > _BEAT_S:
+        while not self._closing and not self.console.closed:
+            if self.clock.now() - beat >= _BEAT_S:
                 beat = self.clock.now()
                 self._send({"beat": True})
-            self.console.wait(0.05)
+            if self.clock.lockstep:
+                self.clock.sleep(_BEAT_S)
+            else:
+                self.console.wait(0.05)
+            self._hear()
+        self.clock.leave()
+
+    def _hear(self) -> None:
+        with self._hearing:
             with self._lock:
                 received = self.console.receive()
             for message in received:
                 self._take(message)
-            if self.console.closed:
-                return
 
     def _take(self, message: dict[str, Any]) -> None:
         if isinstance(message.get("status"), dict):
@@ -380,9 +413,10 @@ class Session(Closing):
             log.write(f"{at:9.3f} s  {text}\n")
 
     def _end_processes(self) -> None:
-        source = self.clock.source if hasattr(self, "clock") else None
-        if isinstance(source, PatientTime) and self.stood_still_s is None:
-            self.stood_still_s = source.stood_still_s
+        if hasattr(self, "clock"):
+            self.clock.leave()  # those that end now may have to wait for something
+        if hasattr(self, "_injection"):
+            self._injection.close()
         self.processes.end()
         if self._master is not None:
             self._master.close()

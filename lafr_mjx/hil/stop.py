@@ -9,7 +9,6 @@ from __future__ import annotations
 import contextlib
 import math
 import os
-import select
 import struct
 import sys
 import termios
@@ -54,7 +53,7 @@ class EmergencyStop:
         host: str = LOOPBACK,
         clock: FlightClock = REAL_TIME,
     ) -> None:
-        self._clock = clock
+        self.clock = clock
         self.node = Node(own_name("stop"), master, host, clock=clock)
         self._topics = {
             name: self.node.advertise(profile.topic(name), "std_msgs/Empty") for name in _CALLS
@@ -64,7 +63,7 @@ class EmergencyStop:
                 profile.topic(name),
                 kind,
                 PoseReader(clock) if name == "mocap" else None,
-                idle_s=clock.real_s(3.0),
+                idle_s=math.inf if clock.lockstep else 3.0,
             )
             for name, kind in _HEARD.items()
         }
@@ -96,7 +95,7 @@ class EmergencyStop:
         """
         reaches = self.reaches
         if reaches:
-            self._landing.begin(self._clock.now())
+            self._landing.begin(self.clock.now())
             self.poll()
         return reaches
 
@@ -104,14 +103,14 @@ class EmergencyStop:
         """Motors off, now; whether the pilot listens."""
         reaches = self.reaches
         if reaches:
-            self._cut_next = self._clock.now()
+            self._cut_next = self.clock.now()
             self._cut_until = self._cut_next + _CUT_S
             self.poll()
         return reaches
 
     def poll(self) -> float:
-        """Send what is due; real seconds until to call this again."""
-        now = self._clock.now()
+        """Send what is due; seconds until to call this again."""
+        now = self.clock.now()
         self._look()
         if now >= self._cut_next and now < self._cut_until:
             self._cut_next = now + _CUT_REPEAT_S
@@ -122,12 +121,12 @@ class EmergencyStop:
                 self._call(name)
             if self._landing.doing != doing:
                 print(f"emergency stop: {self._landing.doing}", flush=True)
-        return self._clock.real_s(_POLL_S) if self.busy else 0.1
+        return _POLL_S if self.busy or self.clock.lockstep else 0.1
 
     @property
     def busy(self) -> bool:
         """Whether it is at work."""
-        return not self._landing.done or self._clock.now() < self._cut_until
+        return not self._landing.done or self.clock.now() < self._cut_until
 
     def close(self) -> None:
         """Leave."""
@@ -146,9 +145,9 @@ class EmergencyStop:
                 self._heights.see(mocap.receipt, position[2])
         telemetry = self._heard["telemetry"].latest
         off = telemetry is not None and not motors_armed(telemetry.message)
-        self._off_since = min(self._off_since, self._clock.now()) if off else math.inf
+        self._off_since = min(self._off_since, self.clock.now()) if off else math.inf
         # Not of one that falls: when the motors have been off for long, and nobody has stopped it.
-        rests = self._clock.now() - self._off_since > _RESTS_S and not self.busy
+        rests = self.clock.now() - self._off_since > _RESTS_S and not self.busy
         if rests and self._position is not None:
             self._ground = self._position[2]
 
@@ -209,8 +208,7 @@ def watch(stop: EmergencyStop) -> None:
             if stop.connected != said:
                 said = stop.connected
                 print("emergency stop: " + ("ready" if said else "NOT connected"), flush=True)
-            ready, _, _ = select.select(sources, [], [], min(0.1, stop.poll()))
-            for source in ready:
+            for source in stop.clock.readable(sources, stop.poll()):
                 try:
                     data = os.read(source, 4096)
                 except OSError:  # a joystick that was pulled out

@@ -7,6 +7,7 @@ message replaces the last one; all raw messages pass through a bounded tape for 
 from __future__ import annotations
 
 import selectors
+import socket
 import time
 from collections import deque
 from dataclasses import dataclass
@@ -19,7 +20,6 @@ from lafr_mjx.hil.publisher import HANDSHAKE_S
 from lafr_mjx.hil.reactor import Channel, Reactor
 
 if TYPE_CHECKING:
-    import socket
     import threading
     from collections.abc import Callable
 
@@ -150,6 +150,8 @@ class PublisherLink(Channel):
     ) -> None:
         super().__init__(reactor, sock)
         self.agreed = False
+        self.peer = ""  # name of the node
+        self.frames = 0  # messages that have come
         self.urgent = subscriber.awaited
         self.publisher = publisher
         self._heard = self.opened
@@ -202,6 +204,8 @@ class PublisherLink(Channel):
             self.close()
             return
         self._heard = time.monotonic()
+        # Acknowledged at once: a publisher like ours holds back what nobody seems to take.
+        self.sock.setsockopt(socket.IPPROTO_TCP, socket.TCP_QUICKACK, 1)
         counters = self._subscriber.counters
         try:
             if not self.agreed:
@@ -221,10 +225,11 @@ class PublisherLink(Channel):
         else:
             if frames:
                 self._subscriber.take(frames)
+                self.frames += len(frames)
 
     def _agree(self, fields: dict[str, str]) -> None:
         kind = self._subscriber.kind
         if fields.get("md5sum") != kind.digest or fields.get("type", kind.name) != kind.name:
             raise tcpros.WireError(f"{self._subscriber.topic} has another type or digest")
-        self.agreed = True
+        self.agreed, self.peer = True, fields.get("callerid", "")
         self._subscriber.counters.connections += 1

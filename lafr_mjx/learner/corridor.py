@@ -23,7 +23,6 @@ _LATE_M = 0.5
 """Distance that counts as much as being a lap too early or late, where a path meets itself."""
 
 
-
 class Beside(NamedTuple):
     """The task's path beside points of a reference, [...]."""
 

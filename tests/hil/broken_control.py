@@ -48,6 +48,10 @@ def break_all(folder, profile):
         return wanted._replace(command=command, controller="policy")
 
     def broken_heard(self):
+        kind, _, seconds = Broken.kind.partition(" ")
+        if kind == "late":  # once, at the beginning of a tick
+            Broken.kind = ""
+            self.clock.sleep(float(seconds))
         found = heard(self)
         if Broken.kind != "rushing" or found.state is None:
             return found

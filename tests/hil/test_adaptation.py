@@ -1,5 +1,5 @@
 # pyright: reportOptionalMemberAccess=false, reportArgumentType=false, reportOptionalSubscript=false
-"""Adaptations through the wire, by a patient clock: the whole way, and a learner that diverges."""
+"""Adaptations through the wire, in lockstep: the whole way, and a learner that diverges."""
 
 import json
 

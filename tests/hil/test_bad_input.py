@@ -11,6 +11,7 @@ import pytest
 from lafr_mjx.errors import RunError
 from lafr_mjx.hil import flights
 from lafr_mjx.hil.bags import TICK, TICK_TOPIC
+from lafr_mjx.hil.flight_clock import REAL_TIME
 from lafr_mjx.hil.master import Master
 from lafr_mjx.hil.profile import load_profile
 from lafr_mjx.hil.session import Session
@@ -157,9 +158,9 @@ def test_drone_of_ones_own_by_path(tmp_path):
 @pytest.mark.parametrize(("count", "told"), [(1, "1 missed deadline;"), (2, "2 missed deadlines;")])
 def test_the_last_line_counts_in_words(tmp_path, capsys, count, told):
     session: Any = SimpleNamespace(
-        ended={"missed_deadlines": count}, events=[], stood_still_s=None, down=True, folder=tmp_path
+        ended={"missed_deadlines": count}, events=[], down=True, folder=tmp_path, clock=REAL_TIME
     )
-    asked: Any = SimpleNamespace(slow=1.0, master=None, profile=SimpleNamespace(simulated=True))
+    asked: Any = SimpleNamespace(master=None, profile=SimpleNamespace(simulated=True))
     with RunFolder.create(tmp_path / "run", {"run": {"engine": "hil"}}) as folder:
         flights._finish(asked, folder, session, None, 0, 1.0)
     assert told in capsys.readouterr().out

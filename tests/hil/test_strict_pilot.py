@@ -10,7 +10,7 @@ from lafr_mjx.hil.drone import server
 from lafr_mjx.hil.drone.estimator import Estimator
 from lafr_mjx.hil.drone.injected import Injector, parse
 from lafr_mjx.hil.drone.pilot import CYCLE_S, Bridge, Settings, rotation
-from lafr_mjx.hil.drone.world_clock import WorldClock
+from lafr_mjx.hil.drone.time_keeper import RealTime
 from lafr_mjx.plant.vehicle import load_vehicle
 
 NO_GUARD = Settings(has_guard=False)
@@ -129,7 +129,7 @@ def test_the_drones_process_ends_with_its_pilot(master, capsys, monkeypatch):
     rig = Rig()
     rig.call("land")
     with pytest.raises(RunError, match="land without a reference"):
-        server.serve(rig.drone, "quad", master.uri, "127.0.0.1", 30.0, WorldClock())
+        server.serve(rig.drone, "quad", master.uri, "127.0.0.1", 30.0, RealTime())
     assert "PILOT DIED" in capsys.readouterr().out
 
 

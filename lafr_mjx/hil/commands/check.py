@@ -42,14 +42,9 @@ class Check:
 
     python -m lafr_mjx.hil check --seconds 1800
 
-    python -m lafr_mjx.hil check --patient
-
     Latency is from the receipt of a state to the moment its command is with the kernel. A bare
     50 Hz loop runs beside it as the yardstick. With --load a learner works at full load, niced.
-    What the machine under this one took away (steal time) is said, too: no program can help that.
     From ten minutes on the gaps between commands and the growth of memory are judged as well.
-    With --patient all but the bare loop is measured by a time that stands still while the machine
-    does: that tells whether the program is fast enough, and nothing about the machine.
     """
 
     seconds: float = 60.0
@@ -60,8 +55,6 @@ class Check:
     """Policy to fly; by default the base policy that an adaptation begins with."""
     baseline: bool = False
     """Fly the geometric controller instead, which takes longer to compute."""
-    patient: bool = False
-    """Leave out what the machine itself stood still: judges the program only."""
     json: Path | None = None
     """Write the figures there, too."""
 
@@ -86,8 +79,7 @@ class Check:
             f"{figures['latency_max_ms']:.2f} ms; {figures['priority']}"
         )
         print(
-            f"bare loop{' in real time' if self.patient else ''}: missed "
-            f"{bare['missed_deadlines']} in {bare['ticks']}, wakes late by p50 "
+            f"bare loop: missed {bare['missed_deadlines']} in {bare['ticks']}, wakes late by p50 "
             f"{bare['wake_p50_ms']:.2f} ms, p99 {bare['wake_p99_ms']:.2f} ms, most "
             f"{bare['wake_max_ms']:.2f} ms"
         )
@@ -98,24 +90,10 @@ class Check:
             f"MB; broken off {counted(figures['broken_off'], 'time')}"
             + "".join(f"; {text}" for text in dict.fromkeys(figures["faults"]))
         )
-        if figures["stolen_s"] > 0.0:
-            print(
-                f"the machine under this one took {figures['stolen_s']:.2f} s of all cores' time "
-                f"away (steal time): what was late then is not ours"
-            )
-        if self.patient:
-            print(
-                f"by a time that stood still with the machine, for {figures['stood_still_s']:.2f} "
-                "s: this judges the program, not whether the machine may fly a drone"
-            )
         write_json(self.json, figures)
         allowed = _MISSED * max(1.0, self.seconds / 60.0)
         if figures["missed_deadlines"] > allowed or figures["missed_in_a_row"] > 1:
-            raise RunError(
-                "ticks are late while the machine is punctual"
-                if self.patient
-                else "this machine is not punctual enough to fly from"
-            )
+            raise RunError("this machine is not punctual enough to fly from")
         if figures["latency_p99_ms"] > _LATENCY_P99_MS:
             raise RunError(
                 f"the latency is above {_LATENCY_P99_MS:g} ms in more than 1 % of all ticks"
@@ -130,7 +108,7 @@ class Check:
         from lafr_mjx.hil.legs import Leg
         from lafr_mjx.hil.operator import again, land, resume, take_off
         from lafr_mjx.hil.profile import load_profile
-        from lafr_mjx.hil.realtime import memory_mb, prefer_operator, stolen_s
+        from lafr_mjx.hil.realtime import memory_mb, prefer_operator
         from lafr_mjx.hil.session import BrokenOffError, Session
         from lafr_mjx.tasks import load_task
 
@@ -143,7 +121,7 @@ class Check:
             policy = load_policy(_base_policy(folder))
         print("Starting the software drone ...", flush=True)
         prefer_operator()
-        with Session(load_profile("sim"), folder, cable=True, patient=self.patient) as session:
+        with Session(load_profile("sim"), folder, cable=True, real_time=True) as session:
             clock = session.clock
             take_off(session)
             with _learner(folder, self.load):
@@ -156,7 +134,7 @@ class Check:
                     session.measure()
                     session.clock.sleep(0.2)  # until it has told
                     before = (session.status["missed"], session.status["ticks"])
-                    start, flights, broken, taken = clock.now(), 0, 0, stolen_s()
+                    start, flights, broken = clock.now(), 0, 0
                     told = len(session.events)
                     while (left := self.seconds - (clock.now() - start)) > 0.0:
                         seconds = min(max(left, 1.0), 30.0)
@@ -172,7 +150,7 @@ class Check:
                         if math.isnan(memory) and clock.now() - start >= settled:
                             memory = memory_mb(control)
                     after = (session.status["missed"], session.status["ticks"])
-                    elapsed, taken = clock.now() - start, stolen_s() - taken
+                    elapsed = clock.now() - start
                     sent, in_a_row = session.status["sent"], session.status["missed_in_a_row"]
                     memory_end = memory_mb(control)
                     faults = [w for _, w in session.events[told:] if w.startswith("fault ")]
@@ -197,9 +175,6 @@ class Check:
             "gap_max_ms": float(gaps.max()),
             "broken_off": broken,
             "faults": faults,
-            "stolen_s": taken,
-            "patient": self.patient,
-            "stood_still_s": session.stood_still_s,
             "priority": session.priority,
             "cores": os.cpu_count(),
             "bare_loop": json_module.loads(output),

@@ -68,10 +68,8 @@ class Fly(RunSpec):
     """Folder of the run; by default a new one under runs/."""
     fault: list[str] = field(default_factory=list)
     """Faults to inject into the software drone (see sim-drone) or the learner (learner-kill)."""
-    slow: float = 1.0
-    """Times slower than real time, for a machine that is not punctual (software drone only)."""
-    patient: bool = False
-    """Let time stand still while the machine does, which may be often (software drone only)."""
+    real_time: bool = False
+    """Fly the software drone in real time, as a real one is flown, instead of in lockstep."""
     json: Path | None = None
     """Write the summary there, too."""
 
@@ -110,7 +108,7 @@ class Fly(RunSpec):
         if self.master is not None:
             check_reachable(self.master)
         flights = Flights(profile, task, self.task, scenario, self.seed, self.master, self.host,
-                          tuple(faults), self.slow, self.patient,
+                          tuple(faults), self.real_time,
                           network_of(parts.located("policy", self.policy)))  # fmt: skip
         kind = "fixed" if self._fixed else f"{self.method}{job.spec.variant()}"
         name = f"hil-{task.name}-{kind}-{time.strftime('%Y%m%d-%H%M%S')}"
@@ -134,7 +132,6 @@ class Fly(RunSpec):
         return self.fixed or any(value is not None for value in given)
 
     def _check(self, profile: Profile, scale: float) -> None:
-        from lafr_mjx.hil.flight_clock import check_pace
 
         if self.flights is not None and not 1 <= self.flights <= 1000:
             raise InputError(f"--flights {self.flights}: must be from 1 to 1000")
@@ -153,7 +150,6 @@ class Fly(RunSpec):
             )
         if not math.isfinite(scale) or not 0.02 <= scale <= 50.0:
             raise InputError(f"--time-scale {scale}: must be a number from 0.02 to 50")
-        check_pace(self.slow, self.patient, simulated=profile.simulated)
         if not profile.simulated:
             if self.master is None:
                 raise InputError("--master: a real drone needs the address of its ROS master")
@@ -205,8 +201,7 @@ class Fly(RunSpec):
         config["hil"] = {
             "profile": profile.name,
             "simulated": profile.simulated,
-            "slow": self.slow,
-            "patient": self.patient,
+            "lockstep": profile.simulated and not self.real_time,
             "learns": not self._fixed,
         }
         if self._fixed:

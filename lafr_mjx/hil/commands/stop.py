@@ -5,7 +5,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 from pathlib import Path
 
-from lafr_mjx.errors import RunError
+from lafr_mjx.errors import InputError, RunError
 
 
 @dataclass
@@ -25,14 +25,12 @@ class Stop:
     """Address of the ROS master."""
     host: str = "127.0.0.1"
     """Address of this machine that the drone can reach."""
-    slow: float = 1.0
-    """How many times slower than real time the software drone flies."""
-    patient: Path | None = None
-    """File of the patient time that the software drone flies by."""
+    lockstep: Path | None = None
+    """Folder of the time in lockstep that the software drone keeps."""
 
     def run(self) -> None:
         """Serve until standard input ends."""
-        from lafr_mjx.hil.flight_clock import check_pace, flight_clock
+        from lafr_mjx.hil.flight_clock import flight_clock
         from lafr_mjx.hil.profile import load_profile
         from lafr_mjx.hil.realtime import (
             freeze_garbage,
@@ -45,15 +43,18 @@ class Stop:
 
         check_host(self.host)
         profile = load_profile(self.vehicle)
-        check_pace(self.slow, self.patient is not None, simulated=profile.simulated)
-        clock = flight_clock(self.slow, self.patient)
-        if prefer(20).startswith("real time"):
-            # It comes before everything else there, so it needs no second core to choose from.
-            leave_control_core()
-        keep_in_memory()
+        if self.lockstep is not None and not profile.simulated:
+            raise InputError("--lockstep: a real drone flies in real time")
+        clock = flight_clock(self.lockstep)
+        if not clock.lockstep:
+            if prefer(20).startswith("real time"):
+                # It comes before everything else there: it needs no second core to choose from.
+                leave_control_core()
+            keep_in_memory()
         stop = EmergencyStop(profile, self.master, self.host, clock)
         freeze_garbage(collect_later=True)
         try:
+            clock.join("stop", stop.node)
             watch(stop)
             raise RunError("standard input has ended: nobody holds the emergency stop any more")
         finally:

@@ -1,4 +1,7 @@
-"""The software drone: 100 cycles a second, of its clock, behind the topics of `agiros`."""
+"""The software drone: 100 cycles a second, of its clock, behind the topics of `agiros`.
+
+Its clock is the real one, or it keeps a time in lockstep with who commands it.
+"""
 
 from __future__ import annotations
 
@@ -16,18 +19,16 @@ from lafr_mjx.errors import InputError, RunError
 from lafr_mjx.hil import messages as m
 from lafr_mjx.hil.drone.injected import parse
 from lafr_mjx.hil.drone.pilot import CYCLE_S
+from lafr_mjx.hil.drone.time_keeper import RealTime, TimeKeeper
 from lafr_mjx.hil.drone.wire import DroneNode
 
 if TYPE_CHECKING:
     from lafr_mjx.hil.drone.pilot import Estimate
     from lafr_mjx.hil.drone.vehicle import Drone, Report
-    from lafr_mjx.hil.drone.world_clock import WorldClock
 
 _CALLS = ("start", "land", "off", "force_hover", "trigger_guard")
 _BATTERY_CYCLES = 10
 _ORPHAN_S = 60.0  # a drone whose starter has gone stays so long: it may still have to be landed
-_LOOKS_S = 0.2  # so often whether to stop is looked at, however slow its time goes
-_EARLY_S = 0.0002  # so much a cycle may begin before its time
 _MOST_BEHIND = 50  # cycles; after a longer stall the vehicle does not catch up
 
 
@@ -40,7 +41,7 @@ class Server:
         quad: str,
         master: str,
         host: str,
-        clock: WorldClock,
+        clock: RealTime | TimeKeeper,
         parent: int = 0,
     ) -> None:
         self.drone = drone
@@ -49,9 +50,9 @@ class Server:
         self.late_cycles = 0
         self._quad = quad
         self._node = DroneNode(f"/{quad}/pilot", master, host)
-        self._start = self._world.now()
-        # The vehicle's clock: wall time at the start, steady from then on.
-        self._epoch = time.time() - time.monotonic()
+        if isinstance(clock, TimeKeeper):
+            clock.node = self._node
+        self._start, self._epoch = self._world.now(), 0.0
         self._sequence = 0
         self._said = ("", False, False, "")
         self._advertise()
@@ -112,38 +113,44 @@ class Server:
         for number in (signal.SIGINT, signal.SIGTERM):
             loop.add_signal_handler(number, stop.set)
         serving = asyncio.ensure_future(self._node.serve())
-        self._start = self._world.now()
-        self._epoch = time.time() - time.monotonic()
+        world = self._world
+        if isinstance(world, TimeKeeper):
+            await world.begin(stop)
+        else:
+            # The vehicle's clock: wall time at the start, steady from then on.
+            self._epoch = time.time() - time.monotonic()
+        self._start = world.now()
         cycle, orphan_since = 0, None
         while not stop.is_set() and self._now() < seconds and not serving.done():
             cycle += 1
-            wait = cycle * CYCLE_S - self._now()
-            if wait > 0.0:
-                await self._until(cycle * CYCLE_S, stop)
-            elif -wait > _MOST_BEHIND * CYCLE_S:
-                self._start -= wait  # the world stood still with us
+            if isinstance(world, TimeKeeper):
+                await world.go_to(self._start + cycle * CYCLE_S, stop)
             else:
-                self.late_cycles += -wait > CYCLE_S
-                await asyncio.sleep(0.0)
+                await self._in_real_time(cycle * CYCLE_S)
             report = self.drone.cycle(cycle * CYCLE_S)
             gone = self.drone.injector.on("unsubscribe", cycle * CYCLE_S)
             self._node.leave(self._topic("feedthrough_command"), gone)
             self._publish(cycle, report)
             self._tell(cycle * CYCLE_S)
+            if isinstance(world, TimeKeeper):
+                await world.round(stop)
             if self.drone.pilot.died:
                 break
             if os.getppid() != self._parent:
                 orphan_since = time.monotonic() if orphan_since is None else orphan_since
-                if time.monotonic() - orphan_since > self._world.real_s(_ORPHAN_S):
+                if time.monotonic() - orphan_since > _ORPHAN_S:
                     break
         serving.cancel()
         with contextlib.suppress(asyncio.CancelledError, Exception):
             await serving
 
-    async def _until(self, moment: float, stop: asyncio.Event) -> None:
-        """Serve the wire until the vehicle's time has come, which may stand still meanwhile."""
-        while (wait := moment - self._now()) > _EARLY_S and not stop.is_set():
-            await asyncio.sleep(min(self._world.real_s(wait), _LOOKS_S))
+    async def _in_real_time(self, moment: float) -> None:
+        """Serve the wire until the vehicle's time has come."""
+        wait = moment - self._now()
+        if -wait > _MOST_BEHIND * CYCLE_S:
+            self._start -= wait  # the world stood still with us
+        self.late_cycles += -wait > CYCLE_S
+        await asyncio.sleep(max(0.0, wait))
 
     def _tell(self, now: float) -> None:
         pilot = self.drone.pilot
@@ -249,7 +256,7 @@ def serve(
     master: str,
     host: str,
     seconds: float,
-    clock: WorldClock,
+    clock: RealTime | TimeKeeper,
     parent: int = 0,
 ) -> None:
     """Run by this clock; returns how many cycles were late through standard error.
@@ -264,11 +271,11 @@ def serve(
         parent: who started it, if known; it does not outlive that process by long.
     """
     server = Server(drone, quad, master, host, clock, parent)
+    pace = ", in lockstep" if isinstance(clock, TimeKeeper) else ""
     # A vehicle does not stop because somebody compiles; a cycle takes a tenth of its time.
     with contextlib.suppress(OSError):
-        for thread in os.listdir("/proc/self/task"):
+        for thread in () if pace else os.listdir("/proc/self/task"):
             os.sched_setscheduler(int(thread), os.SCHED_FIFO, os.sched_param(5))
-    pace = "" if clock.slow == 1.0 else f", {clock.slow:g} times slower than real time"
     print(f"software drone '{quad}' at {master}, 100 Hz{pace}", flush=True)
     asyncio.run(server.run(seconds))
     print(f"software drone: {server.late_cycles} late cycles", file=sys.stderr, flush=True)

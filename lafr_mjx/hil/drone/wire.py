@@ -8,6 +8,7 @@ from __future__ import annotations
 import asyncio
 import contextlib
 import os
+import socket
 import xmlrpc.client
 from typing import TYPE_CHECKING, Any
 from urllib.parse import urlsplit
@@ -31,6 +32,9 @@ class DroneNode:
         self._writers: dict[str, list[asyncio.StreamWriter]] = {}
         self._callbacks: dict[str, tuple[str, Callable[[Any], None]]] = {}
         self._links: dict[tuple[str, str], asyncio.Task] = {}  # (topic, publisher): reader
+        # Of each connection that there is: the other node, and the messages over it so far.
+        self._sent: dict[asyncio.StreamWriter, tuple[str, int]] = {}
+        self._got: dict[asyncio.StreamWriter, tuple[str, int]] = {}
         self._tasks: set[asyncio.Task] = set()
         self._left: set[str] = set()  # topics that are not listened to for now
         self._uri = ""
@@ -55,8 +59,19 @@ class DroneNode:
         for writer in tuple(writers):
             if writer.is_closing():
                 writers.remove(writer)
+                self._sent.pop(writer, None)
             elif writer.transport.get_write_buffer_size() < _MOST_WAITING:
                 writer.write(data)
+                name, count = self._sent.get(writer, ("", 0))
+                self._sent[writer] = (name, count + 1)
+
+    def frames_to(self, peer: str) -> int:
+        """Messages that a node was sent."""
+        return sum(count for name, count in self._sent.values() if name == peer)
+
+    def frames_from(self, peer: str) -> int:
+        """Messages that a node has sent."""
+        return sum(count for name, count in self._got.values() if name == peer)
 
     async def serve(self) -> None:
         """Open the doors and stay registered, for ever."""
@@ -159,8 +174,10 @@ class DroneNode:
                 )
             )  # fmt: skip
             self._writers[topic].append(writer)
+            self._sent[writer] = (fields.get("callerid", ""), 0)
             while await reader.read(4096):
                 pass
+        self._sent.pop(writer, None)
         writer.close()
 
     # ------------------------------------------------------------- we listen to others
@@ -207,18 +224,23 @@ class DroneNode:
                 fields = await self._read_header(reader)
                 if fields.get("md5sum") != known.digest:
                     return
+                sender, sock = fields.get("callerid", ""), writer.get_extra_info("socket")
+                self._got[writer] = (sender, 0)
                 while True:
                     length = int.from_bytes(await reader.readexactly(4), "little")
                     if length > _MOST_BYTES:
                         return
                     body = await reader.readexactly(length)
+                    sock.setsockopt(socket.IPPROTO_TCP, socket.TCP_QUICKACK, 1)
                     try:
                         message = decode(kind, body)
                     except MalformedError:
                         self.malformed += 1
-                        continue
-                    callback(message)
+                    else:
+                        callback(message)
+                    self._got[writer] = (sender, self._got[writer][1] + 1)
             finally:
+                self._got.pop(writer, None)
                 writer.close()
 
     @staticmethod

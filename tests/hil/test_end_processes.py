@@ -7,8 +7,7 @@ Heights and speeds are those of motion capture and of the drone's own log.
 import fault_table
 import numpy as np
 import pytest
-from realtime_rig import PROFILE, Hangar, fly_until_a_moment
-from waiting import wait_for
+from lockstep_rig import PROFILE, Hangar, fly_until_a_moment, until
 
 from lafr_mjx.hil import messages as m
 from lafr_mjx.hil.modes import Word
@@ -41,7 +40,7 @@ def heights(flight, begin):
 
 def note(flight, what, where, world, took, bound):
     fault_table.note_end(f"{what}, real processes", f"{where}, {world}", s=(took, bound))
-    assert took <= bound + flight.stood_still(0.0, took)
+    assert took <= bound
     assert not flight.crashed()
 
 
@@ -55,7 +54,7 @@ def test_normal_landing(hangar, where):
         land(session)
     else:
         session.say(Word.LAND)  # in the middle of a leg
-    wait_for(lambda: session.down, 120.0, "down, confirmed")
+    until(session, lambda: session.down, 120.0, "down, confirmed")
     took = session.clock.now() - begin
     seen = heights(flight, begin)
     assert seen.max() - seen[0] <= HIGHER_M
@@ -71,12 +70,12 @@ def test_emergency_stop(hangar, where):
     session, _ = fly_until_a_moment(flight, where, 1, "test_emergency_stop")
     begin = session.clock.now()
     session.stop()
-    wait_for(lambda: motors_off(flight), 120.0, "motors off")
+    until(session, lambda: motors_off(flight), 120.0, "motors off")
     took = session.clock.now() - begin
     note(flight, "emergency stop", where, world, took, OFF_S)
     calls = [w[0] for _, w in flight.drone_log() if w[0] in ("land", "hover")]
     assert "land" in calls
-    wait_for(lambda: session.mode == "off", 60.0, "the machine's end")
+    until(session, lambda: session.mode == "off", 60.0, "the machine's end")
     flight.over()
 
 
@@ -86,11 +85,11 @@ def test_motion_capture_lost_for_good(hangar, where):
     flight = flights()
     session, seen = fly_until_a_moment(flight, where, 2, "test_motion_capture_lost")
     begin = flight.inject("mocap-drop@+0:6")
-    wait_for(lambda: motors_off(flight), 120.0, "motors off")
+    until(session, lambda: motors_off(flight), 120.0, "motors off")
     took = session.clock.now() - begin
     note(flight, "motion capture lost", where, world, took, BLIND_S)
     assert any("nobody sees the vehicle" in what for _, what in session.events[seen:])
-    wait_for(lambda: session.mode == "off", 60.0, "the machine's end")
+    until(session, lambda: session.mode == "off", 60.0, "the machine's end")
     flight.over()
 
 
@@ -101,7 +100,7 @@ def test_motion_capture_back_early_is_a_hover(hangar, where):
     session, _ = fly_until_a_moment(flight, where, 3, "test_motion_capture_back")
     flight.inject("mocap-drop@+0:0.15")
     session.wait("hover", seconds=3.0, what="hover", unless=("land", "guard", "off"))
-    session.clock.sleep(2.0)
+    session.sleep(2.0)
     assert session.mode == "hover" and not motors_off(flight), "no descent"
     assert not flight.crashed()
     flight.over()

@@ -1,9 +1,5 @@
 # pyright: reportOptionalMemberAccess=false, reportArgumentType=false
-"""A flight in real time for the tests: operator's side, and what the drone printed.
-
-With LAFR_HIL_PATIENT its time stands still while the machine does, for a machine that is shared
-with others: the same processes and bounds, by that clock.
-"""
+"""A flight with real processes in lockstep: operator's side, and what the drone printed."""
 
 import os
 import re
@@ -12,8 +8,7 @@ import time
 from pathlib import Path
 
 import numpy as np
-from lateness import machine
-from waiting import wait_for
+import pytest
 
 from lafr_mjx.errors import RunError
 from lafr_mjx.hil.bags import read_records
@@ -21,7 +16,6 @@ from lafr_mjx.hil.drone.injected import parse
 from lafr_mjx.hil.legs import Leg, save_leg
 from lafr_mjx.hil.modes import Word
 from lafr_mjx.hil.operator import reset, resume, take_off
-from lafr_mjx.hil.patient_time import ALLOWED_S
 from lafr_mjx.hil.profile import load_profile
 from lafr_mjx.hil.session import Session
 from lafr_mjx.hil.spool import SpoolReader
@@ -30,16 +24,22 @@ from lafr_mjx.tasks import load_task
 PROFILE = load_profile("sim")
 TASK = load_task("figure8")
 FAST = 0.5  # time scale: 4.5 m/s
-PATIENT = bool(os.environ.get("LAFR_HIL_PATIENT"))
-PACE = ["--patient"] if PATIENT else []  # of a command
-CLOCK = "patient time" if PATIENT else "real time"
-_STALLS = 2  # of a patient flight that may come between a fault and the reaction
+CLOCK = "lockstep"
 _READY_S = 30.0
 _CHARGED_V = PROFILE.limits.voltage_preflight_v + 0.2  # for one more flight
 
 
 def leg(number=0, seconds=100.0, time_scale=FAST, lap_on=False):
     return Leg(number, TASK.path, time_scale, TASK.ramp_s, seconds, None, np.zeros(4), 0, lap_on)
+
+
+def until(session, condition, seconds, what):
+    """Wait by the flight's clock until a condition holds; say what did not happen."""
+    end = session.clock.now() + seconds
+    while not condition():
+        if session.clock.now() >= end:
+            pytest.fail(f"{what} did not happen within {seconds:g} s; {session.trouble()}")
+        session.sleep(0.005)
 
 
 def drone_log(session):
@@ -67,6 +67,7 @@ class Breakable(Session):
         """From now on; the moment. An empty kind mends it."""
         (self.folder / "broken.txt").write_text(kind)
         os.kill(self.process("control").pid, signal.SIGUSR1)
+        time.sleep(0.1)  # until it has it: time waits for us
         return self.clock.now()
 
 
@@ -75,10 +76,9 @@ class Flight:
 
     def __init__(self, folder, kind=Session, scenario="wind5"):
         folder.mkdir(exist_ok=True)
-        self.session = kind(PROFILE, folder, scenario=scenario, patient=PATIENT)
+        self.session = kind(PROFILE, folder, scenario=scenario)
         self.clock = self.session.clock
         self.folder = folder
-        self.machine = machine()
         self._legs = 0
         self._broken_until = 0.0  # what was injected has ended then
 
@@ -92,26 +92,6 @@ class Flight:
         """In the policy's hands, at hover or at speed."""
         # A test that failed half-way leaves its fault behind, and the end of one may be another.
         self.clock.sleep_until(self._broken_until + 0.5)
-        for attempt in range(4):
-            begin = time.monotonic()
-            try:
-                self._rise(where)
-                return self
-            except (RunError, AssertionError) as error:
-                # One late tick is a fault; where a bare loop is late too, it is the machine.
-                late = self.machine.worst(begin, time.monotonic())
-                if attempt == 3 or late < 0.01:
-                    raise RunError(
-                        f"{error}; a bare loop was late by {1e3 * late:.0f} ms"
-                    ) from error
-                self.down()
-        return self
-
-    def stood_still(self, begin, end):
-        """For how long the machine did between two moments of the flight, so far as that counts."""
-        return _STALLS * ALLOWED_S if PATIENT else self.machine.away(begin, end)
-
-    def _rise(self, where):
         session = self.session
         if session.mode != "hover" or not resume(session):
             self.down()
@@ -124,12 +104,13 @@ class Flight:
             while session.status.get("stage") != "track":
                 if self.clock.now() > end or session.mode != "policy":
                     raise RunError(f"not on the track; {session.trouble()}")
-                self.clock.sleep(0.02)
-            self.clock.sleep(2.5)
+                session.sleep(0.02)
+            session.sleep(2.5)
         else:
-            self.clock.sleep(0.5)
+            session.sleep(0.5)
         if session.mode != "policy" or session.status.get("rung") not in ("NONE", "SLOW"):
             raise RunError(f"not in the policy's hands; {session.trouble()}")
+        return self
 
     def over(self):
         """After a test: ready for the next one, in the air where it hovers without a fault."""
@@ -146,7 +127,7 @@ class Flight:
             session.say(Word.LAND)
             session.wait("off", seconds=40.0, what="landing")
         session.unstop()  # a stop stays until somebody takes it back
-        wait_for(lambda: not session.status.get("faults"), 20.0, "the end of the fault")
+        until(session, lambda: not session.status.get("faults"), 20.0, "the end of the fault")
         reset(session)
 
     def usable(self):
@@ -203,5 +184,5 @@ def fly_until_a_moment(flight, where, attempt, name):
     """In the policy's hands, each time elsewhere on the lap: (session, number of its events)."""
     session = flight.up(where).session
     seen = len(session.events)
-    session.clock.sleep(1.2 * np.random.default_rng([attempt, len(name)]).random())
+    session.sleep(1.2 * np.random.default_rng([attempt, len(name)]).random())
     return session, seen

@@ -1,7 +1,7 @@
 # pyright: reportOptionalMemberAccess=false, reportArgumentType=false
-"""Every fault in real time: real processes, real wire, at hover and at speed.
+"""Every fault with real processes and a real wire, in lockstep, at hover and at speed.
 
-LAFR_HIL_REALTIME_REPEATS repeats each; LAFR_HIL_ONLY names a part of the faults. Reactions are
+LAFR_HIL_PROCESS_REPEATS repeats each; LAFR_HIL_ONLY names a part of the faults. Reactions are
 read from the recording of the wire, so each of them also shows that it is complete.
 """
 
@@ -14,8 +14,7 @@ from typing import Any, NamedTuple
 import fault_table
 import numpy as np
 import pytest
-from realtime_rig import CLOCK, PATIENT, PROFILE, Flight, Hangar, fly_until_a_moment
-from waiting import wait_for
+from lockstep_rig import CLOCK, PROFILE, Flight, Hangar, fly_until_a_moment, until
 
 from lafr_mjx.errors import RunError
 from lafr_mjx.hil import messages as m
@@ -25,7 +24,8 @@ from lafr_mjx.hil.modes import Word
 LIMITS = PROFILE.limits
 TICK_S = 0.02
 MARGIN_S = 0.005  # from a decision to the kernel, and the wire
-REPEATS = int(os.environ.get("LAFR_HIL_REALTIME_REPEATS", "1"))
+DISK_S = 5.0  # of a flight at most, in the time between two writes to the disk
+REPEATS = int(os.environ.get("LAFR_HIL_PROCESS_REPEATS", "1"))
 WHERE = ["at hover", "at speed"]
 STATE, MOCAP, TELEMETRY, BATTERY = (
     PROFILE.topic(name) for name in ("state", "mocap", "telemetry", "battery")
@@ -133,20 +133,19 @@ def test_fault(hangar, name, where, attempt):
     session, seen = fly_until_a_moment(flight, where, attempt, name)
     before = flight.inject(case.text)
     session.wait("hover", "guard", "blind", "land", seconds=3.0, what="the reaction")
-    session.clock.sleep(0.3)
+    session.sleep(0.3)
     new = [what for _, what in session.events[seen:]]
     assert any(f"fault {case.fault}" in what for what in new), new
     records = [r for r in flight.records() if r.time > before - 1.0]
     reaction, last = reaction_s(records, case.bad)
     assert before - last < 2 * TICK_S, "the policy had the vehicle"
-    late = flight.stood_still(last - reaction, last)
-    assert reaction <= case.bound + TICK_S + MARGIN_S + late, f"stood still for {late:.3f} s"
+    assert reaction <= case.bound + TICK_S + MARGIN_S
     fault_table.note(CLOCK, name, where, max(0.0, reaction), case.bound, case.end)
     # The recording goes on to the policy's very last command.
     commands = [r.time for r in records if r.topic.endswith("feedthrough_command")]
-    assert min(abs(time - last) for time in commands) < TICK_S + late
+    assert min(abs(time - last) for time in commands) < TICK_S
     if case.end == "hover":
-        session.clock.sleep(0.8)
+        session.sleep(0.8)
         assert session.mode == "hover", "waits for the operator"
         # The jump back is another fault, and would land it: it is down before that.
         session.say(Word.LAND)
@@ -180,9 +179,8 @@ def test_input_repeated_and_reordered(hangar, where, attempt):
     """Dropped; the flight goes on."""
     flight = hangar()
     session, seen = fly_until_a_moment(flight, where, attempt, "test_input_repeated_and_reordered")
-    begin, real = flight.inject("reorder@+0:2"), time.monotonic()
-    session.clock.sleep(2.2)
-    late = flight.machine.worst(real, time.monotonic())
+    begin = flight.inject("reorder@+0:2")
+    session.sleep(2.2)
     stamps = [
         m.seconds(m.decode(r.kind, r.data).header.stamp)
         for r in flight.records()
@@ -190,7 +188,7 @@ def test_input_repeated_and_reordered(hangar, where, attempt):
     ]
     assert sum(np.diff(stamps) <= 0.0) > 50, "they came"
     faults = [what for _, what in session.events[seen:] if what.startswith("fault ")]
-    assert session.mode == "policy" and not faults, f"{faults}; a loop was late by {late:.3f} s"
+    assert session.mode == "policy" and not faults
     fault_table.note(CLOCK, "input repeated and reordered", where, 0.0, None, "policy")
     assert not flight.crashed()
     flight.over()
@@ -207,9 +205,9 @@ def test_pilot_no_longer_subscribed(hangar, where, attempt):
     assert any("fault LINK" in what for _, what in session.events[seen:])
     commands = [r.time for r in flight.records() if r.topic.endswith("feedthrough_command")]
     assert begin - commands[-1] < 2 * TICK_S, "the policy had the vehicle"
-    reaction, late = max(0.0, commands[-1] - begin), flight.stood_still(begin, commands[-1])
+    reaction = max(0.0, commands[-1] - begin)
     # The drone looks once in its cycle of 10 ms.
-    assert reaction <= 0.01 + TICK_S + MARGIN_S + late, f"stood still for {late:.3f} s"
+    assert reaction <= 0.01 + TICK_S + MARGIN_S
     name = "pilot no longer subscribed"
     fault_table.note(CLOCK, name, where, reaction, 0.0, "off")
     session.wait("off", seconds=40.0, what="the end")
@@ -222,40 +220,6 @@ def test_pilot_no_longer_subscribed(hangar, where, attempt):
 
 @pytest.mark.parametrize("attempt", range(REPEATS))
 @pytest.mark.parametrize("where", WHERE)
-@pytest.mark.parametrize(
-    ("seconds", "rung", "name"),
-    [(0.045, "baseline", "tick late by one period"), (0.065, "hover", "tick late by two periods")],
-)
-def test_control_process_overruns(hangar, where, seconds, rung, name, attempt):
-    """The process stands still for so long: the policy ends, and if for two periods, so do we."""
-    flight = hangar()
-    session, seen = fly_until_a_moment(flight, where, attempt, "test_control_process_overruns")
-    control = session.process("control").pid
-    begin = session.clock.now()
-    os.kill(control, signal.SIGSTOP)
-    session.clock.sleep(seconds)
-    os.kill(control, signal.SIGCONT)
-    took = session.clock.now() - begin
-    session.wait("hover", "land", "off", seconds=8.0, what="hover")
-    wait_for(
-        lambda: any("fault DEADLINE" in what for _, what in session.events[seen:]), 1.0,
-        "the fault, which the next tick tells",
-    )  # fmt: skip
-    assert any("; spent: " in what for _, what in session.events[seen:]), "it says where"
-    # Of the pause, up to one period passes before the next tick is due.
-    sent = [r.time for r in flight.records() if r.topic.endswith("feedthrough_command")]
-    late = flight.stood_still(begin, sent[-1])
-    if rung == "hover":
-        # After it goes on, at most the tick that was interrupted is still sent.
-        reaction = max(0.0, sent[-1] - begin - took)
-        assert reaction <= TICK_S + MARGIN_S + late
-        fault_table.note(CLOCK, name, where, reaction, 0.0, "hover")
-    assert not flight.crashed()
-    flight.over()
-
-
-@pytest.mark.parametrize("attempt", range(REPEATS))
-@pytest.mark.parametrize("where", WHERE)
 def test_exception_in_a_tick(alone, where, attempt):
     flight = alone
     session, _ = fly_until_a_moment(flight, where, attempt, "test_exception_in_a_tick")
@@ -263,8 +227,8 @@ def test_exception_in_a_tick(alone, where, attempt):
     session._send({"word": []})  # no word at all: what handles it raises
     session.wait("guard", seconds=1.0, what="the guard")
     sent = [r.time for r in flight.records() if r.topic.endswith("feedthrough_command")]
-    reaction, late = sent[-1] - begin, flight.stood_still(begin, sent[-1])
-    assert reaction <= 0.1 + late
+    reaction = sent[-1] - begin
+    assert reaction <= 0.1
     fault_table.note(CLOCK, "exception in a tick", where, max(0.0, reaction), 0.1, "off")
     session.wait("off", seconds=40.0, what="the end")
     assert "TypeError" in (flight.folder / "errors.txt").read_text()
@@ -279,18 +243,16 @@ def test_disk_full(alone, where, attempt):
     session, _ = fly_until_a_moment(flight, where, attempt, "test_disk_full")
     control = session.process("control").pid
     size = (flight.folder / "flight.spool").stat().st_size + 20_000
-    begin, real = session.clock.now(), time.monotonic()
+    begin = session.clock.now()
     resource.prlimit(control, resource.RLIMIT_FSIZE, (size, size))
-    wait_for(
-        lambda: any("recording has stopped" in text for _, text in session.events), 5.0,
+    until(
+        session, lambda: any("recording has stopped" in text for _, text in session.events), 30.0,
         "the warning",
     )  # fmt: skip
     told = session.clock.now() - begin
     missed = session.status["missed"]
-    session.clock.sleep(3.0)
-    late = flight.machine.worst(real, time.monotonic())
-    if PATIENT or late < 0.01:
-        assert session.mode == "policy" and session.status["missed"] - missed <= 1
+    session.sleep(3.0)
+    assert session.mode == "policy" and session.status["missed"] == missed
     assert len(flight.records()) > 300, "what was written before can be read"
     fault_table.note(CLOCK, "disk full", where, told, None, "policy")
     session.say(Word.LAND)
@@ -323,11 +285,11 @@ def test_control_process_killed(alone, where, attempt):
     before = len(flight.drone_log())
     begin = session.clock.now()
     session.process("control").kill()
-    wait_for(lambda: flight.drone_log()[before:], 1.0, "the pilot's time-out")
-    took, late = session.clock.now() - begin, flight.stood_still(begin, session.clock.now())
+    until(session, lambda: flight.drone_log()[before:], 1.0, "the pilot's time-out")
+    took = session.clock.now() - begin
     assert flight.drone_log()[-1][1][0] == "hover", "the pilot hovers without us"
     bound = PROFILE.pilot.feedthrough_timeout_s
-    assert took <= bound + TICK_S + 0.01 + late
+    assert took <= bound + TICK_S + 0.01
     fault_table.note(CLOCK, "our process killed", where, took, bound, "landed by the stop")
     with pytest.raises(RunError, match="control process has ended"):
         session.wait("off", seconds=1.0, what="nothing")
@@ -337,10 +299,14 @@ def test_control_process_killed(alone, where, attempt):
     assert flight.drone_log()[-1][1][1] == "disarmed" and not flight.crashed()
     assert session.down, "the stop has seen it stand"
     ticks = [r for r in flight.records() if r.topic == TICK_TOPIC]
-    # The disk is written to about 5 times a second.
-    assert len(ticks) > 20 and begin - ticks[-1].time < 0.5 + late, "complete but for the last"
+    # The disk is written to about 5 times a second, of real ones.
+    assert len(ticks) > 20 and begin - ticks[-1].time < DISK_S, "complete but for the last"
     bagged = [r.topic for r in read_records(flight.folder / "flight.bag")]
     assert STATE in bagged, "what was recorded before is in the bag"
+
+
+def guarded_by(flight):
+    return any("guard" in words for _, words in flight.drone_log())
 
 
 @pytest.mark.parametrize("attempt", range(REPEATS))
@@ -352,13 +318,14 @@ def test_emergency_stop_while_the_control_process_hangs(alone, where, attempt):
     # Its last command is on the wire; the stop must not need it.
     begin = session.clock.now()
     session.stop()
-    wait_for(lambda: any("guard" in words for _, words in flight.drone_log()), 1.0, "the guard")
-    took, late = session.clock.now() - begin, flight.stood_still(begin, session.clock.now())
-    wait_for(lambda: flight.drone_log()[-1][1][1] == "disarmed", 60.0, "motors off")
-    assert session.clock.now() - begin < 8.0 + late
+    until(session, lambda: guarded_by(flight), 1.0, "the guard")
+    took = session.clock.now() - begin
+    until(session, lambda: flight.drone_log()[-1][1][1] == "disarmed", 60.0, "motors off")
+    assert session.clock.now() - begin < 8.0
+    assert "control hangs" in (flight.folder / "drone.txt").read_text()
     assert not flight.crashed()
     os.kill(session.process("control").pid, signal.SIGCONT)
-    assert took < 0.1 + late
+    assert took < 0.1
     fault_table.note(CLOCK, "emergency stop, control process hangs", where, took, 0.1, "land")
 
 
@@ -370,8 +337,9 @@ def test_ctrl_c(alone, where, attempt):
     control = session.process("control")
     begin = session.clock.now()
     os.kill(control.pid, signal.SIGINT)
+    time.sleep(0.1)  # until it has it: time waits for us
     session.wait("hover", "land", seconds=PROFILE.ladder.rest_s + 1.0, what="hover")
-    wait_for(lambda: control.poll() is not None, 60.0, "the end")
+    until(session, lambda: control.poll() is not None, 60.0, "the end")
     assert control.returncode == 0
     assert not flight.crashed()
     assert flight.drone_log()[-1][1][1] == "disarmed"
@@ -380,6 +348,6 @@ def test_ctrl_c(alone, where, attempt):
     # At speed it brakes along its path, at hover the pilot has it at once.
     brakes = [t.time for t in ticks if t.time > begin and t.phase_rate < 0.995 * before.phase_rate]
     acts = brakes[0] if brakes else ticks[-1].time
-    reaction, late = max(0.0, acts - begin), flight.stood_still(begin, acts)
-    assert reaction <= 0.1 + late
+    reaction = max(0.0, acts - begin)
+    assert reaction <= 0.1
     fault_table.note(CLOCK, "Ctrl-C", where, reaction, 0.1, "off")

@@ -3,10 +3,10 @@
 import re
 
 from lafr_mjx.adaptation.first_policy import network_of
-from lafr_mjx.hil.commands.fly import Fly
-from lafr_mjx.hil.flights import Flights, fly_adaptation
-from lafr_mjx.hil.learner_faults import split
-from lafr_mjx.hil.profile import load_profile
+from lafr_mjx.hil.commands.fly_drone import Fly
+from lafr_mjx.hil.operator.drone_flights import Flights, fly_adaptation
+from lafr_mjx.hil.operator.learner_faults import split
+from lafr_mjx.hil.safety.drone_profile import load_profile
 from lafr_mjx.resources import data_folder
 from lafr_mjx.runs.run_folder import RunFolder
 from lafr_mjx.tasks import load_task

@@ -3,8 +3,8 @@ import pytest
 from waiting import wait_for
 from wire_rig import KIND, TOPIC
 
-from lafr_mjx.hil.master import Master
-from lafr_mjx.hil.node import Node
+from lafr_mjx.hil.wire.node import Node
+from lafr_mjx.hil.wire.ros_master import Master
 
 
 @pytest.fixture
@@ -27,7 +27,7 @@ def pair(master):
 
 @pytest.fixture(scope="module")
 def plant():
-    from lafr_mjx.hil.drone.physics import Physics  # with JAX, which few of these tests need
+    from lafr_mjx.hil.simulator.physics import Physics  # with JAX, which few of these tests need
     from lafr_mjx.plant.scenario import load_scenario
     from lafr_mjx.plant.vehicle import load_vehicle
 

@@ -11,14 +11,14 @@ import numpy as np
 import pytest
 
 from lafr_mjx.errors import RunError
-from lafr_mjx.hil.bags import read_records
-from lafr_mjx.hil.drone.injected import parse
-from lafr_mjx.hil.legs import Leg, save_leg
-from lafr_mjx.hil.modes import Word
-from lafr_mjx.hil.operator import reset, resume, take_off
-from lafr_mjx.hil.profile import load_profile
-from lafr_mjx.hil.session import Session
-from lafr_mjx.hil.spool import SpoolReader
+from lafr_mjx.hil.control.legs import Leg, save_leg
+from lafr_mjx.hil.operator.operator_steps import reset, resume, take_off
+from lafr_mjx.hil.operator.session import Session
+from lafr_mjx.hil.recording.bags import read_records
+from lafr_mjx.hil.recording.spool import SpoolReader
+from lafr_mjx.hil.safety.drone_profile import load_profile
+from lafr_mjx.hil.safety.modes import Word
+from lafr_mjx.hil.simulator.injected import parse
 from lafr_mjx.tasks import load_task
 
 PROFILE = load_profile("sim")

@@ -9,9 +9,9 @@ import numpy as np
 import pytest
 from lockstep_rig import PROFILE, Hangar, fly_until_a_moment, until
 
-from lafr_mjx.hil import messages as m
-from lafr_mjx.hil.modes import Word
-from lafr_mjx.hil.operator import land
+from lafr_mjx.hil.operator.operator_steps import land
+from lafr_mjx.hil.safety.modes import Word
+from lafr_mjx.hil.wire import ros_messages as m
 
 WHERE = ["at hover", "at speed"]
 MOCAP = PROFILE.topic("mocap")

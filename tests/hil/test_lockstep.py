@@ -14,13 +14,13 @@ from lockstep_rig import PROFILE, leg, until
 from waiting import wait_for
 
 from lafr_mjx.errors import InputError
-from lafr_mjx.hil.drone import time_keeper
-from lafr_mjx.hil.drone.time_keeper import TimeKeeper
-from lafr_mjx.hil.flight_clock import REAL_TIME, flight_clock
-from lafr_mjx.hil.legs import save_leg
-from lafr_mjx.hil.lockstep import START_S, Lockstep, place
-from lafr_mjx.hil.operator import land, take_off
-from lafr_mjx.hil.session import Session
+from lafr_mjx.hil.control.legs import save_leg
+from lafr_mjx.hil.operator.operator_steps import land, take_off
+from lafr_mjx.hil.operator.session import Session
+from lafr_mjx.hil.simulator import time_keeper
+from lafr_mjx.hil.simulator.time_keeper import TimeKeeper
+from lafr_mjx.hil.timing.flight_clock import REAL_TIME, flight_clock
+from lafr_mjx.hil.timing.lockstep import START_S, Lockstep, place
 
 CYCLE_S = 0.01
 

@@ -14,11 +14,11 @@ from lockstep_rig import PROFILE, TASK, crashed, drone_log, leg, until
 from waiting import has_ended, wait_for
 
 from lafr_mjx.errors import RunError
-from lafr_mjx.hil import descent
-from lafr_mjx.hil.bags import flights, read_records
-from lafr_mjx.hil.operator import land, take_off
-from lafr_mjx.hil.plant import HilPlant
-from lafr_mjx.hil.session import Session
+from lafr_mjx.hil.operator import descent
+from lafr_mjx.hil.operator.drone_plant import HilPlant
+from lafr_mjx.hil.operator.operator_steps import land, take_off
+from lafr_mjx.hil.operator.session import Session
+from lafr_mjx.hil.recording.bags import flights, read_records
 from lafr_mjx.runs.run_folder import RunFolder
 
 
@@ -31,7 +31,7 @@ def session(tmp_path):
 def at_speed(session):
     """In the middle of a flight."""
     take_off(session)
-    from lafr_mjx.hil.legs import save_leg
+    from lafr_mjx.hil.control.legs import save_leg
 
     session._send({"leg": str(save_leg(session.folder, leg(seconds=60.0, time_scale=0.6)))})
     until(session, lambda: session.status.get("stage") == "track", 20.0, "the track")
@@ -63,7 +63,7 @@ def test_flight_recording_and_landing(session):
     assert sorted(bagged) == [0, 1]
     assert np.allclose(bagged[1].command, rollout.command)
     # What was recorded as sent is what was on the wire.
-    from lafr_mjx.hil import messages as m
+    from lafr_mjx.hil.wire import ros_messages as m
 
     wire = [
         m.decode(r.kind, r.data).collective_thrust

@@ -10,8 +10,8 @@ from lockstep_rig import PROFILE, crashed, drone_log
 from waiting import wait_for
 
 from lafr_mjx.errors import RunError
-from lafr_mjx.hil.operator import take_off
-from lafr_mjx.hil.session import Session
+from lafr_mjx.hil.operator.operator_steps import take_off
+from lafr_mjx.hil.operator.session import Session
 
 LATE = ("DEADLINE", "STATE_STALE", "MOCAP", "LINK", "TRACKING")
 """What a machine that stands still may trip."""

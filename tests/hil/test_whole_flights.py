@@ -11,9 +11,9 @@ import pytest
 from lockstep_rig import PROFILE, crashed, drone_log, until
 from waiting import wait_for
 
-from lafr_mjx.hil.modes import Word
-from lafr_mjx.hil.operator import again, land, take_off
-from lafr_mjx.hil.session import Session
+from lafr_mjx.hil.operator.operator_steps import again, land, take_off
+from lafr_mjx.hil.operator.session import Session
+from lafr_mjx.hil.safety.modes import Word
 
 FLY = [sys.executable, "-m", "lafr_mjx.hil", "fly"]
 

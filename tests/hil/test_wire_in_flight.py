@@ -18,13 +18,13 @@ import numpy as np
 from lockstep_rig import PROFILE, leg
 from waiting import wait_for
 
-from lafr_mjx.hil import messages as m
-from lafr_mjx.hil import rpc, tcpros
-from lafr_mjx.hil.bags import read_records
-from lafr_mjx.hil.node import Node
-from lafr_mjx.hil.operator import land, take_off
-from lafr_mjx.hil.realtime import memory_mb
-from lafr_mjx.hil.session import Session
+from lafr_mjx.hil.operator.operator_steps import land, take_off
+from lafr_mjx.hil.operator.session import Session
+from lafr_mjx.hil.recording.bags import read_records
+from lafr_mjx.hil.timing.priority import memory_mb
+from lafr_mjx.hil.wire import ros_messages as m
+from lafr_mjx.hil.wire import rpc, tcpros
+from lafr_mjx.hil.wire.node import Node
 
 
 def test_a_vehicle_that_is_not_heard_any_more_is_not_called_landed(tmp_path):

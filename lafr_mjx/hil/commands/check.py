@@ -28,7 +28,6 @@ _GAP_P999_MS, _GAP_MOST_MS = 40.0, 50.0
 _GROWTH = 0.01
 _SETTLED_S = 60.0  # in a soak memory is first read after so long
 _MISSED, _LATENCY_P99_MS = 1.0, 3.0  # allowed in a minute; of all commands
-_STRETCH = 250  # commands, 5 s
 _EDGES_MS = (0.0, 0.5, 1.0, 1.5, 2.0, 3.0, 5.0, 10.0, 20.0, float("inf"))
 
 
@@ -68,11 +67,6 @@ class Check:
         print(_histogram(latency))
         bare = figures["bare_loop"]
         print(
-            f"taken in stretches of {_STRETCH // 50} s: p99 below {_LATENCY_P99_MS:g} ms in "
-            f"{figures['stretches_within']} of {figures['stretches']}, its median "
-            f"{figures['stretch_p99_median_ms']:.2f} ms"
-        )
-        print(
             f"missed deadlines {figures['missed_deadlines']} (in a row "
             f"{figures['missed_in_a_row']}) in {figures['ticks']} ticks; latency p50 "
             f"{figures['latency_p50_ms']:.2f} ms, p99 {figures['latency_p99_ms']:.2f} ms, most "
@@ -105,11 +99,11 @@ class Check:
         import numpy as np
 
         from lafr_mjx.control.policy_file import load_policy
-        from lafr_mjx.hil.legs import Leg
-        from lafr_mjx.hil.operator import again, land, resume, take_off
-        from lafr_mjx.hil.profile import load_profile
-        from lafr_mjx.hil.realtime import memory_mb, prefer_operator
-        from lafr_mjx.hil.session import BrokenOffError, Session
+        from lafr_mjx.hil.control.legs import Leg
+        from lafr_mjx.hil.operator.operator_steps import again, land, resume, take_off
+        from lafr_mjx.hil.operator.session import BrokenOffError, Session
+        from lafr_mjx.hil.safety.drone_profile import load_profile
+        from lafr_mjx.hil.timing.priority import memory_mb, prefer_operator
         from lafr_mjx.tasks import load_task
 
         task = load_task("figure8")
@@ -167,7 +161,6 @@ class Check:
             "latency_p50_ms": float(np.percentile(latency, 50)),
             "latency_p99_ms": float(np.percentile(latency, 99)),
             "latency_max_ms": float(latency.max()),
-            **_stretches(latency),
             "rate_hz": sent / elapsed,
             "memory_start_mb": memory,
             "memory_end_mb": memory_end,
@@ -179,22 +172,6 @@ class Check:
             "cores": os.cpu_count(),
             "bare_loop": json_module.loads(output),
         }, latency
-
-
-def _stretches(latency: np.ndarray) -> dict[str, Any]:
-    """Latency by short stretches.
-
-    A machine that stands still now and then spoils some of them, a program that is slow all.
-    """
-    import numpy as np
-
-    count = max(1, len(latency) // _STRETCH)
-    p99 = np.array([np.percentile(part, 99) for part in np.array_split(latency, count)])
-    return {
-        "stretches": count,
-        "stretches_within": int((p99 <= _LATENCY_P99_MS).sum()),
-        "stretch_p99_median_ms": float(np.median(p99)),
-    }
 
 
 def _judge_soak(figures: dict[str, Any]) -> None:
@@ -213,7 +190,8 @@ def _judge_soak(figures: dict[str, Any]) -> None:
 def _bare_loop(seconds: float) -> Iterator[subprocess.Popen[bytes]]:
     """The yardstick, in a process of its own, once it has begun."""
     process = subprocess.Popen(
-        [sys.executable, "-m", "lafr_mjx.hil.bare_loop", str(seconds)], stdout=subprocess.PIPE
+        [sys.executable, "-m", "lafr_mjx.hil.timing.bare_loop", str(seconds)],
+        stdout=subprocess.PIPE,
     )
     try:
         assert process.stdout is not None
@@ -235,7 +213,7 @@ def _learner(folder: Path, wanted: bool) -> Iterator[None]:
     environment["OMP_NUM_THREADS"] = "1"
     script = (
         "import os, subprocess, sys\n"
-        "from lafr_mjx.hil.realtime import step_back\n"
+        "from lafr_mjx.hil.timing.priority import step_back\n"
         "step_back(15)\n"
         "parent, i = os.getppid(), 0\n"
         "while os.getppid() == parent:\n"
@@ -263,7 +241,7 @@ def _base_policy(folder: Path) -> Path:
         "from pathlib import Path\n"
         "from lafr_mjx import compilation_cache\n"
         "from lafr_mjx.control.policy_file import save_policy\n"
-        "from lafr_mjx.hil.profile import load_profile\n"
+        "from lafr_mjx.hil.safety.drone_profile import load_profile\n"
         "from lafr_mjx.learner.pretrain import base_policy\n"
         "from lafr_mjx.tasks import load_task\n"
         "compilation_cache.enable()\n"

@@ -16,7 +16,7 @@ from tyro.conf import Fixed, Suppress
 
 from lafr_mjx import parts
 from lafr_mjx.errors import InputError, RunError
-from lafr_mjx.hil.commands.fly import FlownMethod
+from lafr_mjx.hil.commands.fly_drone import FlownMethod
 from lafr_mjx.output import check_writable, counted, write_json
 from lafr_mjx.run_spec import RunSpec, Usual
 

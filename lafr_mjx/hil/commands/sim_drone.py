@@ -34,7 +34,7 @@ class SimDrone:
     seconds: float = math.inf
     """Stop after so long."""
     lockstep: Path | None = None
-    """Folder in which to keep a time in lockstep (lafr_mjx.hil.lockstep); `fly` makes it."""
+    """Folder in which to keep a time in lockstep (lafr_mjx.hil.timing.lockstep); `fly` makes it."""
     door: int | None = None
     """Descriptor of the socket by which others take part in that."""
     cable: bool = False
@@ -48,12 +48,12 @@ class SimDrone:
         # One thread for XLA: the vehicle's steps are small, and the other core is the client's.
         flags = os.environ.get("XLA_FLAGS", "")
         os.environ["XLA_FLAGS"] = f"{flags} --xla_cpu_multi_thread_eigen=false".strip()
-        from lafr_mjx.hil.drone.injected import Injector, parse
-        from lafr_mjx.hil.drone.pilot import Settings
-        from lafr_mjx.hil.drone.time_keeper import RealTime, TimeKeeper
-        from lafr_mjx.hil.node import check_master
-        from lafr_mjx.hil.profile import check_vehicle, load_profile
-        from lafr_mjx.hil.transport import check_host, check_reachable
+        from lafr_mjx.hil.safety.drone_profile import check_vehicle, load_profile
+        from lafr_mjx.hil.simulator.injected import Injector, parse
+        from lafr_mjx.hil.simulator.pilot import Settings
+        from lafr_mjx.hil.simulator.time_keeper import RealTime, TimeKeeper
+        from lafr_mjx.hil.wire.addresses import check_host, check_reachable
+        from lafr_mjx.hil.wire.node import check_master
         from lafr_mjx.plant.scenario import load_scenario
         from lafr_mjx.plant.vehicle import load_vehicle
         from lafr_mjx.tasks import load_task
@@ -76,9 +76,9 @@ class SimDrone:
         scenario = load_scenario(self.scenario).drawn(self.seed)
         fans = load_task(self.task).fans if self.task else ()
         settings = scenario.settings_for(0)[0]
-        from lafr_mjx.hil.drone.physics import Physics
-        from lafr_mjx.hil.drone.server import serve
-        from lafr_mjx.hil.drone.vehicle import Drone
+        from lafr_mjx.hil.simulator.drone_server import serve
+        from lafr_mjx.hil.simulator.physics import Physics
+        from lafr_mjx.hil.simulator.simulated_drone import Drone
 
         try:
             check_reachable(self.master)

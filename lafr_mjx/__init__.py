@@ -50,6 +50,7 @@ if TYPE_CHECKING:
     from lafr_mjx.plant.vehicle import load_vehicle
     from lafr_mjx.run_spec import RunSpec
     from lafr_mjx.runs.run import Run
+    from lafr_mjx.runs.writers import LogWriter
     from lafr_mjx.tasks import load_task
     from lafr_mjx.types import (
         CONTROL_DT,
@@ -91,6 +92,7 @@ _WHERE = {
     ),
     "model.residual": ("ResidualNetwork",),
     "parts": ("part",),
+    "runs.writers": ("LogWriter",),
     "types": (
         "CONTROL_DT", "SAMPLE_DT", "CommandLimits", "Reference", "Rollout", "Sensed", "State",
     ),
@@ -103,10 +105,11 @@ _MODULES = {name: module for module, names in _WHERE.items() for name in names}
 __all__ = [
     "CONTROL_DT", "SAMPLE_DT", "ActuatorPlugin", "AirPlugin", "Choice", "CommandLimits",
     "CommandPlugin", "Controller", "Cost", "Evidence", "Flow", "ForcePlugin", "InputError", "Known",
-    "LastFlight", "Network", "Pace", "Plant", "Policy", "Reference", "ReferencePlanner",
-    "ResidualNetwork", "Rollout", "Run", "RunError", "RunSpec", "SensePlugin", "Sensed", "Setting",
-    "State", "TimeScaling", "Vec3", "Wrench", "ablate", "adapt", "bounds", "fit", "fly",
-    "fly_steps", "hil", "load_scenario", "load_task", "load_vehicle", "part", "taken_as_it_is",
+    "LastFlight", "LogWriter", "Network", "Pace", "Plant", "Policy", "Reference",
+    "ReferencePlanner", "ResidualNetwork", "Rollout", "Run", "RunError", "RunSpec", "SensePlugin",
+    "Sensed", "Setting", "State", "TimeScaling", "Vec3", "Wrench", "ablate", "adapt", "bounds",
+    "fit", "fly", "fly_steps", "hil", "load_scenario", "load_task", "load_vehicle", "part",
+    "taken_as_it_is",
 ]  # fmt: skip
 
 

@@ -56,7 +56,7 @@ def adapt(
 
     Parts of the method may be your own, as objects or classes: `ats=Careful(step=0.05)`,
     `policy=lm.part(MyNetwork, hidden=64)`, `features=MyInputs`, `reference=MyPlanner`,
-    `cost=MyCost`, `engine=MyPlant`.
+    `cost=MyCost`, `engine=MyPlant`. So may what is written: `log=["csv", MyLog]`.
 
     Examples:
         >>> import lafr_mjx as lm
@@ -167,9 +167,12 @@ def _made(kind: type, first: Any, **options: Any) -> Any:
 def _parts(options: dict[str, Any]) -> dict[str, Any]:
     """Options with texts where the commands name parts; a script may give objects and classes."""
     found = dict(options)
-    for key in found.keys() & set(PARTS):
+    for key in found.keys() & {*PARTS, "log"}:
+        given = found[key]
+        several = key == "log" and type(given) in (list, tuple)
         try:
-            found[key] = text_of(found[key])
+            texts = tuple(text_of(one) for one in (given if several else [given]))
+            found[key] = texts if key == "log" else texts[0]
         except InputError as error:
             raise InputError(f"{key}: {error}") from error
     return found

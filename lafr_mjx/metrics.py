@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
+from lafr_mjx.gates import Passes, passes
 from lafr_mjx.types import SLOWED
 
 if TYPE_CHECKING:
@@ -39,6 +40,14 @@ class FlightMetrics:
     landmark_miss_m: float | None = None  # None if the task has no landmarks
     slow_down_factor: float = 1.0  # largest, by which the guard slowed the clock down
     fallback: bool = False  # another policy than the asked one had to take over
+    gates_passed: int | None = None  # in order and direction; None if the task has no gates
+    gates_due: int | None = None  # that the reference passed
+    gate_clearance_m: float | None = None  # smallest distance from a gate's edge; < 0: missed
+
+
+def missed_gates(figures: Mapping[str, Any]) -> bool:
+    """Whether a flight missed a gate, of its figures."""
+    return (figures.get("gates_passed") or 0) < (figures.get("gates_due") or 0)
 
 
 def event_in(figures: Mapping[str, Any]) -> str:
@@ -77,6 +86,7 @@ def flight_metrics(rollout: Rollout, task: Task, limits: CommandLimits) -> Fligh
     at_thrust = command[:, 0] >= _NEAR_LIMIT * np.asarray(limits.high)[0]
     scale = float(np.asarray(rollout.time_scale)[valid][-1])
     flying = valid & ~crashed
+    gates = gate_passes(rollout, task)
     return FlightMetrics(
         flight_time_s=float(valid.sum() * (time[1] - time[0])),
         lap_time_s=lap_time(rollout, task),
@@ -91,7 +101,22 @@ def flight_metrics(rollout: Rollout, task: Task, limits: CommandLimits) -> Fligh
         landmark_miss_m=landmark_miss(rollout, task),
         slow_down_factor=float(np.asarray(rollout.slow_down)[flying].max(initial=1.0)),
         fallback=rollout.fallback is not None and bool(np.asarray(rollout.fallback)[flying].any()),
+        gates_passed=gates.passed if gates else None,
+        gates_due=gates.due if gates else None,
+        gate_clearance_m=gates.clearance_m if gates else None,
     )
+
+
+def gate_passes(rollout: Rollout, task: Task) -> Passes | None:
+    """How the true flight passed the task's gates, from its start; None without gates."""
+    valid = np.asarray(rollout.valid)
+    if not task.gates:
+        return None
+    position = np.array(rollout.truth.position, float)
+    position[np.logical_or.accumulate(np.asarray(rollout.crashed))] = np.nan
+    asked = np.asarray(rollout.reference.position, float)[valid]
+    laps = float(np.asarray(rollout.phase, float)[valid][-1]) / task.lap_s
+    return passes(position[valid], asked, laps, task.gates, task.periodic)
 
 
 def landmark_miss(rollout: Rollout, task: Task) -> float | None:

@@ -57,6 +57,8 @@ NETWORK = Kind("policy", "lafr_mjx.control", "network_")
 REFERENCE = Kind("reference", "lafr_mjx.learner", "reference_")
 COST = Kind("cost", "lafr_mjx.learner", "cost_")
 KINDS = (TIME_SCALING, RESIDUAL, NETWORK, REFERENCE, COST)
+LOG = Kind("log", "lafr_mjx.runs", "writer_")
+"""No part of the method: it changes nothing that is flown."""
 
 
 class Named(NamedTuple):
@@ -175,6 +177,37 @@ def checked(kind: Kind, text: str, methods: Sequence[str], otherwise: str) -> An
     return found
 
 
+def check_weights(option: str, text: str, network: Any) -> None:
+    """Refuse what cannot be trained."""
+    weights = leaves(network)
+    if not weights or not all(np.issubdtype(np.asarray(w).dtype, np.floating) for w in weights):
+        raise InputError(
+            f"--{option} {text}: its weights must be arrays of floats in a named tuple or a "
+            f"flax.struct.dataclass"
+        )
+
+
+def numbers(what: str, given: Any) -> Any:
+    """The same, if it is a pytree of numbers.
+
+    Raises:
+        InputError: says what gave what instead.
+    """
+    import jax
+
+    for leaf in jax.tree.leaves(given):
+        kind = leaf.dtype if hasattr(leaf, "dtype") else np.asarray(leaf).dtype
+        if kind.kind not in "biufV":
+            raise InputError(f"{what} gives {shown(leaf)} where a number must be")
+    return given
+
+
+def shown(thing: Any) -> str:
+    """A value in a few words."""
+    text = repr(thing) if isinstance(thing, str | int | float | None) else ""
+    return text if text and len(text) < 40 else f"a {type(thing).__name__}"
+
+
 def called(option: str, text: str, make: Callable[..., Any], values: dict[str, Any]) -> Any:
     """`make(**values)`, with what is wrong about it named."""
     taken = inspect.signature(make)
@@ -185,6 +218,8 @@ def called(option: str, text: str, make: Callable[..., Any], values: dict[str, A
         raise InputError(f"--{option} {text}: {error}; its parameters are {known}") from error
     try:
         return make(**values)
+    except InputError as error:
+        raise InputError(f"--{option} {text}: {error}") from error
     except Exception as error:  # whatever the user's code does
         raise InputError(f"--{option} {text}: cannot be made: {reason(error)}") from error
 
@@ -252,7 +287,11 @@ def source_of(kind: type) -> str:
 
 def digest(*classes: type) -> str:
     """Fingerprint of the source of classes, to notice that one was edited."""
-    sources = [inspect.getsource(one) for one in classes]
+    try:
+        sources = [inspect.getsource(one) for one in classes]
+    except (OSError, TypeError) as error:
+        names = ", ".join(one.__name__ for one in classes)
+        raise InputError(f"{names}: must be written as 'class ...:' in a file") from error
     return hashlib.sha256("\n".join(sources).encode()).hexdigest()[:16]
 
 
@@ -263,7 +302,13 @@ def own_digest(option: str, text: str) -> str:
             raise InputError(f"--{option} {text}: there is no such file")
         return hashlib.sha256(Path(text).read_bytes()).hexdigest()[:16]
     named = parse(option, text)
-    return digest(own_class(option, text, named)) if named.source else ""
+    if not named.source:
+        return ""
+    found = own_class(option, text, named)
+    try:
+        return digest(found)
+    except InputError as error:
+        raise InputError(f"--{option} {text}: {error}") from error
 
 
 def module_of(option: str, text: str, source: str) -> Any:

@@ -27,14 +27,9 @@ _RANGES = {
     "plant": (0, 2**31 - 1),
     "horizon": (5, 200),  # beyond, programs take minutes to compile
 }
-_LATER = (
-    "features",
-    "horizon",
-    "plugins",
-    "policy",
-    "reference",
-    "cost",
-)  # what runs of earlier versions do not say
+# What runs of earlier versions do not say.
+_LATER = ("features", "horizon", "plugins", "policy", "reference", "cost", "log")
+_LISTS = ("plugins", "log")
 
 
 class Usual(int):
@@ -81,10 +76,14 @@ class RunSpec:
     or a plant of your own: FILE.py:CLASS(...)."""
     plugins: UseAppendAction[tuple[str, ...]] = ()
     """A plugin of your own: NAME=FILE.py:CLASS(PARAMETER=VALUE, ...); may be repeated."""
+    log: UseAppendAction[tuple[str, ...]] = ()
+    """What is written beside iterations.jsonl: for spreadsheets (csv), curves (tensorboard), or by
+    a writer of your own: FILE.py:CLASS(...); may be repeated."""
 
     def __post_init__(self) -> None:
-        if isinstance(self.plugins, list):  # a file's
-            object.__setattr__(self, "plugins", tuple(self.plugins))
+        for key in _LISTS:
+            if isinstance(getattr(self, key), list):  # a file's
+                object.__setattr__(self, key, tuple(getattr(self, key)))
 
     @staticmethod
     def of_table(table: dict[str, Any]) -> RunSpec:
@@ -113,6 +112,8 @@ class RunSpec:
             text = getattr(self, kind.option)
             if not (kind is parts.NETWORK and text.endswith(".npz")):
                 parts.check_name(kind, text)
+        for text in self.log:
+            parts.check_name(parts.LOG, text)
         if self.engine not in (*ENGINES, "hil"):
             if not parts.parse("engine", self.engine).source:
                 raise InputError(
@@ -129,7 +130,7 @@ class RunSpec:
     def located(self) -> RunSpec:
         """The same with the full paths of a user's own parts: a run may go on from anywhere."""
         full = {key: parts.located(key, getattr(self, key)) for key in PARTS}
-        return replace(self, **full)
+        return replace(self, **full, log=tuple(parts.located("log", text) for text in self.log))
 
     def variant(self) -> str:
         """What is not usual about its parts, for the name of a folder."""
@@ -142,8 +143,8 @@ class RunSpec:
 
     def table(self) -> dict[str, Any]:
         """The table `run` of a configuration."""
-        plain = {"iterations": int(self.iterations), "plugins": list(self.plugins)}
-        return asdict(self) | plain
+        lists = {key: list(getattr(self, key)) for key in _LISTS}
+        return asdict(self) | {"iterations": int(self.iterations)} | lists
 
     @property
     def name(self) -> str:
@@ -167,7 +168,7 @@ class RunSpec:
 def _allowed_instead(key: str, value: Any) -> str:
     """What a value must be; empty if it is that."""
     hint = get_type_hints(RunSpec)[key]
-    if key == "plugins":
+    if key in _LISTS:
         texts = isinstance(value, list | tuple) and all(isinstance(text, str) for text in value)
         return "" if texts else "a list of texts"
     if get_origin(hint) is Literal:

@@ -14,10 +14,12 @@ import numpy as np
 
 from lafr_mjx import resources, toml_table
 from lafr_mjx.errors import InputError
+from lafr_mjx.gates import Gate, check_passed, passed_at, read_gates, room_between
 from lafr_mjx.reference import clock as clocks
+from lafr_mjx.reference.course import through_gates
 from lafr_mjx.reference.flatness import reference_state, yaw_axis_sine
 from lafr_mjx.reference.path import Path, derivatives, lap_s
-from lafr_mjx.reference.path_table import read_path
+from lafr_mjx.reference.path_table import read_path, shareable
 
 if TYPE_CHECKING:
     from pathlib import Path as FilePath
@@ -47,22 +49,13 @@ class Fan:
 
 
 @dataclass(frozen=True, eq=False)
-class Gate:
-    """A round opening to be flown through, in its place of the order and along its normal."""
-
-    position: np.ndarray  # [3] m, centre
-    normal: np.ndarray  # [3] unit vector, the direction of flight
-    radius: float  # m, of the opening
-
-
-@dataclass(frozen=True, eq=False)
 class Task:
     """A path with the rules of its flights; made by `load_task`."""
 
     name: str
     description: str
     path: Path
-    path_kind: str  # harmonics, waypoints or samples
+    path_kind: str  # harmonics, waypoints or samples; gates if it was found through them
     start_time_scale: float  # α of the first flight
     error_threshold_m: float  # E_th: the error that the time scale must respect
     ramp_s: float  # time in which the phase rate comes up at the start of a flight
@@ -71,6 +64,7 @@ class Task:
     fans: tuple[Fan, ...]
     scenario: str  # the scenario that is flown if none is asked for
     gates: tuple[Gate, ...] = ()  # in their order; one lap passes each once
+    room_m: float | None = None  # how far from the path a vehicle may be between gates
 
     @property
     def periodic(self) -> bool:
@@ -111,16 +105,25 @@ class Task:
     def room(self) -> np.ndarray:
         """How far from the path a vehicle may be, at equal shares of the lap, [K] m.
 
-        By the task's threshold, and around its landmarks so that each is still passed.
+        By the task's threshold, and around its landmarks so that each is still passed. Between
+        gates there is `room_m`, but none below the lowest altitude.
         """
         shares = (np.arange(_ROOM_POINTS) + 0.5) / _ROOM_POINTS
         room = np.full(_ROOM_POINTS, self.error_threshold_m)
         positions = np.asarray(derivatives(self.path, shares * self.lap_s))[:, 0, :3]
+        if self.room_m is not None:
+            room = room_between(self.path, self.gates, shares, self.room_m)
+            room = np.minimum(room, positions[:, 2] - MIN_ALTITUDE_M)
         for landmark in self.landmarks:
             away = np.linalg.norm(positions - landmark, axis=1)
             near = away < max(self.landmark_radius_m, 1.5 * away.min())
             room[near] = np.minimum(room[near], self.landmark_radius_m - away.min())
         return np.maximum(room, 0.0)
+
+    @cached_property
+    def gate_phases(self) -> np.ndarray:
+        """Phases at which the path passes the gates, in their order, [G] s."""
+        return passed_at(self.path, self.gates)[0]
 
     @cached_property
     def _tree(self) -> Any:
@@ -149,7 +152,6 @@ def load_task(name_or_path: str, limits: CommandLimits | None = None) -> Task:
     """
     file = resources.find_toml("tasks", str(name_or_path), "task")
     table = toml_table.read_toml(file)
-    description = table.string("description")
     start_time_scale = table.number("start_time_scale", 1.0, at_least=0.05, at_most=20.0)
     error_threshold_m = table.number("error_threshold_m", 0.35, above=0.0, at_most=2.0)
     ramp_s = table.number("ramp_s", None, at_least=0.0, at_most=60.0)
@@ -157,8 +159,10 @@ def load_task(name_or_path: str, limits: CommandLimits | None = None) -> Task:
     landmark_radius_m = table.number("landmark_radius_m", 0.25, above=0.0)
     scenario = table.string("scenario", "nominal")
     fans = tuple(_read_fan(fan) for fan in table.tables("fans"))
-    path, kind = read_path(table.table("path", required=True))
-    table.finish()
+    gates = read_gates(table, MIN_ALTITUDE_M)
+    description = table.string("description", f"Course of {len(gates)} gates")
+    room_m = table.number("room_m", 1.5, above=0.0, at_most=20.0) if gates else None
+    path, kind = _read_path_or_course(table, gates)
     if ramp_s is None:
         ramp_s = clocks.RAMP_S if path.periodic > 0.5 else 0.0
     if ramp_s == 0.0 and path.periodic > 0.5:
@@ -175,9 +179,30 @@ def load_task(name_or_path: str, limits: CommandLimits | None = None) -> Task:
         landmark_radius_m=landmark_radius_m,
         fans=fans,
         scenario=scenario,
+        gates=gates,
+        room_m=room_m,
     )
     _check_path(task, file, limits)
+    check_passed(path, gates, file)
     return task
+
+
+def _read_path_or_course(table: toml_table.Table, gates: tuple[Gate, ...]) -> tuple[Path, str]:
+    """The path that is given, or else one through the gates."""
+    given = table.table("path")
+    found = read_path(given) if "path" in table else None
+    periodic = table.boolean("periodic", True) if gates and found is None else True
+    table.finish()  # a misspelt key is named before its consequences are
+    needed = {"description": "a string", "path": "a table, if there are no [[gates]]"}
+    for key, allowed in needed.items():
+        if key not in table and not gates:
+            raise table.fail(key, allowed)
+    if found is not None:
+        return found
+    centres, normals = (
+        np.array([getattr(g, key) for g in gates]) for key in ("position", "normal")
+    )
+    return shareable(through_gates(centres, normals, periodic=periodic)), "gates"
 
 
 def _read_fan(table: toml_table.Table) -> Fan:

@@ -41,6 +41,13 @@ def flown(
     )  # fmt: skip
 
 
+def planned_path(off=0.2, task=TASK):
+    """A reference beside the task's path: so much higher throughout [m]."""
+    coefficients = np.array(task.path.coefficients)
+    coefficients[:, 2, 0] += off
+    return task.path._replace(coefficients=coefficients)
+
+
 def run_config(**given):
     run = {"task": "figure8", "scenario": "wind5", "vehicle": "lafr192", "method": "ours",
            "iterations": 3, "seed": 0, "engine": "freebody"}  # fmt: skip

@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 import numpy as np
 
 from lafr_mjx.ablation.sweep import text_of
-from lafr_mjx.metrics import assisted
+from lafr_mjx.metrics import assisted, missed_gates
 from lafr_mjx.output import counted
 
 if TYPE_CHECKING:
@@ -58,6 +58,7 @@ class Group(NamedTuple):
     rmse_after_first_update_m: Spread
     crashed_flights: int
     assisted_flights: int  # by the guard
+    flights_with_missed_gates: int | None  # None if the task has no gates
     flights: int
     crashed_runs: int
     crash_rate_interval: tuple[float, float]  # of runs, 95 %, Wilson
@@ -108,6 +109,11 @@ def _group(key: tuple[str, str, str, str], runs: list[RunResult]) -> Group:
         ),
         crashed_flights=sum(bool(record["crashed"]) for record in flights),
         assisted_flights=sum(assisted(record) for record in flights),
+        flights_with_missed_gates=(
+            sum(missed_gates(record) for record in flights)
+            if any(record.get("gates_due") is not None for record in flights)
+            else None
+        ),
         flights=len(flights),
         crashed_runs=crashed,
         crash_rate_interval=(float(interval.low), float(interval.high)),
@@ -138,6 +144,8 @@ def table_rows(groups: Sequence[Group]) -> tuple[list[str], list[list[str]], int
     swept = any(group.sweep for group in groups)
     columns = ["task", "scenario", *(["sweep"] if swept else []), "method", "runs", "last lap s",
                "last peak m/s", "RMSE m, flight 1", "crashed flights", "assisted"]  # fmt: skip
+    gates = any(group.flights_with_missed_gates is not None for group in groups)
+    columns += ["missed a gate"] if gates else []
     rows = []
     for group in groups:
         words = [group.task, group.scenario, *([group.sweep] if swept else []), group.method]
@@ -150,9 +158,15 @@ def table_rows(groups: Sequence[Group]) -> tuple[list[str], list[list[str]], int
                 group.rmse_after_first_update_m.text(3, group.runs),
                 f"{group.crashed_flights} of {group.flights}",
                 str(group.assisted_flights),
+                *([_missed(group)] if gates else []),
             ]
         )
     return columns, rows, 4 if swept else 3
+
+
+def _missed(group: Group) -> str:
+    missed = group.flights_with_missed_gates
+    return "-" if missed is None else f"{missed} of {group.flights}"
 
 
 def lines_about_plants(group: Group) -> list[str]:

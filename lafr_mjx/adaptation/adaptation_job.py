@@ -26,7 +26,7 @@ from lafr_mjx.plant import user_plugins
 from lafr_mjx.plant.scenario import Scenario, load_scenario
 from lafr_mjx.plant.vehicle import Vehicle, load_vehicle
 from lafr_mjx.run_spec import ENGINES, PARTS, RunSpec
-from lafr_mjx.runs import embedded_files
+from lafr_mjx.runs import embedded_files, writers
 from lafr_mjx.tasks import Task, load_task
 from lafr_mjx.toml_table import Table
 
@@ -52,6 +52,10 @@ class Report(Protocol):
 
     def after(self, record: dict[str, Any]) -> None:
         """An iteration is done and stored."""
+        ...
+
+    def say(self, text: str) -> None:
+        """A line about what went wrong without harm."""
         ...
 
 
@@ -86,6 +90,8 @@ class AdaptationJob:
         job = AdaptationJob(spec, task, scenario, vehicle, embedded_files.embedded(spec.table()))
         job.digests()
         own_parts.check(spec, task, vehicle.limits)
+        for text in spec.log:
+            writers.writer_of(text)
         return job
 
     @staticmethod
@@ -116,8 +122,9 @@ class AdaptationJob:
         for key in PARTS:
             if digest := parts.own_digest(key, getattr(self.spec, key)):
                 own[key] = digest
+        gates = (task.gates, task.room_m) if task.gates else ()
         return own | {
-            "task": _digest(task.path, task.ramp_s, task.error_threshold_m, task.fans),
+            "task": _digest(task.path, task.ramp_s, task.error_threshold_m, task.fans, *gates),
             "scenario": _digest(self.scenario.settings, self.scenario.changes),
             "vehicle": _digest(numbers, profile),
         }
@@ -180,7 +187,6 @@ class AdaptationJob:
         compilation_cache.enable()
         spec, settings = self.spec, self.settings()
         policy, where = first_policy(spec, self.task, self.vehicle.limits)
-        network = network_of(spec.policy)
         state = loop.start(self.task, policy, spec.seed, settings, spec.features)
         plants = plants_of(spec, self.vehicle, self.task, [self.scenario], [spec.seed])
         sizes = Sizes(horizon=spec.horizon)
@@ -192,6 +198,13 @@ class AdaptationJob:
             done = last + 1
         folder.truncate_after(done - 1)
         report.ready(where)  # who also shows what was flown before
+        with writers.Logs(spec.log, folder, report.say) as logs:
+            self._fly(run, done, folder, report, logs)
+
+    def _fly(
+        self, run: loop.Adaptation, done: int, folder: RunFolder, report: Report, logs: writers.Logs
+    ) -> None:
+        spec, network = self.spec, network_of(self.spec.policy)
         for iteration in range(done, spec.iterations):
             report.before(iteration)
             (flown,) = run.step(report.stage)
@@ -205,6 +218,7 @@ class AdaptationJob:
                     save_policy(path, learned, network)
             folder.save_checkpoint(iteration, (run.plants.state, run.state))
             report.after(record)
+            logs.update()
             (scale,) = run.time_scales
             if not (np.isfinite(scale) and scale > 0.0):
                 raise RunError(

@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Any
 from rich.console import Console
 from rich.progress import BarColumn, Progress, TextColumn, TimeElapsedColumn
 
-from lafr_mjx.metrics import assisted, event_in
+from lafr_mjx.metrics import assisted, event_in, missed_gates
 from lafr_mjx.output import counted
 from lafr_mjx.run_spec import ENGINES, RunSpec
 
@@ -20,7 +20,7 @@ if TYPE_CHECKING:
 _COLUMNS = {
     "it": ("", 2), "flown": ("s", 5), "scale": ("", 5), "lap": ("s", 5), "speed": ("m/s", 5),
     "RMSE": ("m", 5), "peak": ("m", 5), "pred.": ("m", 5), "path": ("m", 5), "rates": ("sat.", 5),
-    "bound by": ("", -12), "took": ("s", 5), "event": ("", -5),
+    "gates": ("", 5), "clear": ("m", 6), "bound by": ("", -12), "took": ("s", 5), "event": ("", -5),
 }  # fmt: skip
 """Units and widths, to the left if negative."""
 
@@ -39,6 +39,15 @@ _STAGES = {
     "improve": "training the policy",
     "accelerate": "verifying time scales",
 }
+
+
+_TROUBLE = {
+    "plan_refused": "--reference {spec.reference}: its plan after flight {iteration} is not flown: "
+    "{plan_refused}; the last reference stays",
+    "steps_not_taken": "--cost {spec.cost}: it or its slope is not finite; {steps_not_taken} steps "
+    "of training after flight {iteration} are not taken",
+}
+"""Said once in a run."""
 
 
 class AdaptationReport:
@@ -70,6 +79,7 @@ class AdaptationReport:
             )
         self.flown_s = 0.0
         self._status: Any = None
+        self._told: set[str] = set()
 
     def ready(self, text: str) -> None:
         """What flies first is there."""
@@ -104,6 +114,15 @@ class AdaptationReport:
         """An iteration is done and stored."""
         self.stop()
         self._row(record)
+        for key, text in _TROUBLE.items():
+            if record[key] and key not in self._told:
+                self._told.add(key)
+                words = text.format(spec=self.job.spec, **record)
+                self.say(f"{words} ('{key}' in iterations.jsonl).")
+
+    def say(self, text: str) -> None:
+        """A line beside the table."""
+        self.console.print(text, soft_wrap=True)
 
     def stop(self) -> None:
         """Take the moving line off the terminal."""
@@ -113,7 +132,7 @@ class AdaptationReport:
 
     def _row(self, record: dict[str, Any]) -> None:
         self.flown_s += record["flight_time_s"]
-        lap = record["lap_time_s"]
+        lap, clearance = record["lap_time_s"], record.get("gate_clearance_m")
         predicted = record["predicted_peak_error_m"]
         known = predicted is not None and predicted == predicted
         self._line([
@@ -121,16 +140,20 @@ class AdaptationReport:
             "-" if lap is None else f"{lap:.2f}", f"{record['peak_speed_mps']:.2f}",
             f"{record['rmse_m']:.3f}", f"{record['peak_error_m']:.3f}",
             f"{predicted:.3f}" if known else "-", f"{record['peak_path_distance_m']:.3f}",
-            f"{record['rate_saturation']:.0%}", record["bound_by"], f"{record['wall_s']:.1f}",
-            event_in(record),
+            f"{record['rate_saturation']:.0%}",
+            f"{record.get('gates_passed')}/{record.get('gates_due')}",
+            "-" if clearance is None else f"{clearance:.3f}", record["bound_by"],
+            f"{record['wall_s']:.1f}", event_in(record),
         ])  # fmt: skip
 
     def _line(self, texts: list[str], style: str | None = None) -> None:
         """A row of the table; how far from the path matters where the reference leaves it."""
+        gates = bool(self.job.task.gates)
+        shown = {"path": self._moved, "gates": gates, "clear": gates}
         cells = [
             text.ljust(-width) if width < 0 else text.rjust(width)
             for text, (name, (_, width)) in zip(texts, _COLUMNS.items(), strict=True)
-            if name != "path" or self._moved
+            if shown.get(name, True)
         ]
         self.console.print(" ".join(cells).rstrip(), style=style, soft_wrap=True)
 
@@ -157,6 +180,7 @@ class AdaptationReport:
                 for r in records
             ),
             "assisted_flights": sum(assisted(r) for r in records),
+            "flights_with_missed_gates": sum(missed_gates(r) for r in records),
             "first_peak_speed_mps": first["peak_speed_mps"],
             "last_peak_speed_mps": last["peak_speed_mps"],
             "first_lap_time_s": first["lap_time_s"],
@@ -177,6 +201,7 @@ class AdaptationReport:
     def _print_summary(self, summary: dict[str, Any]) -> None:
         paper = PRINTED.get((summary["task"], summary["scenario"]))
         lap, helped = summary["last_lap_time_s"], summary["assisted_flights"]
+        missed = summary["flights_with_missed_gates"]
         self.console.print(
             f"\nPeak speed {summary['first_peak_speed_mps']:.1f} → "
             f"{summary['last_peak_speed_mps']:.1f} m/s"
@@ -188,7 +213,8 @@ class AdaptationReport:
             f"{summary['crashes']} crash{'' if summary['crashes'] == 1 else 'es'}, "
             f"{summary['flights_beyond_threshold']} of {counted(summary['iterations'], 'flight')} "
             f"beyond {self.job.task.error_threshold_m:g} m{' of the path' if self._moved else ''}"
-            + (f", {helped} assisted by the guard." if helped else "."),
+            + (f", {helped} assisted by the guard" if helped else "")
+            + (f", {missed} missed a gate." if missed else "."),
             soft_wrap=True,
         )
 
@@ -198,10 +224,5 @@ class AdaptationReport:
         task = self.job.task
         busy = self.console.is_terminal  # in a notebook it would ask for ipywidgets
         with self.console.status("drawing plots ...") if busy else contextlib.nullcontext():
-            made = make_plots(
-                self.folder,
-                task.name,
-                rate_limit=float(self.job.vehicle.limits.high[1]),
-                error_threshold=task.error_threshold_m,
-            )
+            made = make_plots(self.folder, task, float(self.job.vehicle.limits.high[1]))
         self.console.print(f"{len(made)} plots in {self.folder.path / 'plots'}", soft_wrap=True)

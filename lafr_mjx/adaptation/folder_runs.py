@@ -112,5 +112,5 @@ def _counting(flown: Flown) -> Any:
         pass
 
     return SimpleNamespace(
-        ready=nothing, before=nothing, stage=nothing, after=lambda record: flown(1)
+        ready=nothing, before=nothing, stage=nothing, say=nothing, after=lambda record: flown(1)
     )

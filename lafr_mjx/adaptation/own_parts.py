@@ -11,7 +11,7 @@ from lafr_mjx.adaptation.first_policy import stored_policy
 from lafr_mjx.control.geometric import geometric_controller
 from lafr_mjx.control.policy import create_policy
 from lafr_mjx.errors import InputError, RunError
-from lafr_mjx.learner import loop, methods
+from lafr_mjx.learner import loop, methods, references, rehearsal
 from lafr_mjx.run_spec import ENGINES, RunSpec
 from lafr_mjx.types import Rollout
 
@@ -44,9 +44,13 @@ def check(spec: RunSpec, task: Task, limits: CommandLimits) -> None:
     keys = [key for key in options if is_own(key, getattr(spec, key))]
     if not keys:
         return
+    if "reference" in keys:
+        _called(f"--reference {spec.reference}", references.check_first, settings.reference, task)
     whose = ", ".join(f"--{key} {getattr(spec, key)}" for key in keys)
     state = _called(whose, loop.start, task, policy, 0, settings, spec.features)
-    _called(whose, loop.rehearse, task, state, settings)
+    _called(whose, rehearsal.rehearse, task, state, settings)
+    if "reference" in keys:
+        _called(f"--reference {spec.reference}", rehearsal.rehearse_plan, task, state, settings)
 
 
 def is_own(option: str, text: str) -> bool:

@@ -5,6 +5,8 @@ from __future__ import annotations
 from dataclasses import asdict
 from typing import TYPE_CHECKING, Any
 
+from lafr_mjx.learner.references import REFUSALS
+
 if TYPE_CHECKING:
     from lafr_mjx.learner.loop import Flown
 
@@ -21,6 +23,8 @@ def record_of(metrics: Any, flown: Flown, iteration: int) -> dict[str, Any]:
         "bound_by": flown.outcome,
         **{key: float(value) for key, value in progress.notes.items()},
         "new_policy": bool(progress.new_policy),
+        "plan_refused": REFUSALS[int(progress.plan_refused)],
+        "steps_not_taken": int(progress.steps_not_taken),
         "candidates": [float(x) for x in progress.candidates],
         "candidate_nominal_errors_m": [float(x) for x in progress.nominal_errors],
         "candidate_stressed_errors_m": [float(x) for x in progress.stressed_errors],

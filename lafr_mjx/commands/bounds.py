@@ -52,9 +52,9 @@ class Bounds:
 
     CTBR: collective thrust and body rates within the vehicle's command limits, at once.
     Rotor: each rotor gives a quarter of the largest thrust at most, with the vehicle's inertia
-    and no limit of the rates. Both on the exact path, and on a free path: past the task's
-    landmarks; from start to goal; through the points where it turns back; or else in a tube as
-    wide as its error threshold.
+    and no limit of the rates. Both on the exact path, and on a free path: through the
+    task's gates; past its landmarks; from start to goal; through the points where it turns
+    back; or else in a tube as wide as its error threshold.
     """
 
     task: Positional[str] = "figure8"
@@ -241,7 +241,10 @@ class Bounds:
 
 
 def _described(geometry: Tube | Gates) -> dict[str, Any]:
-    described: dict[str, Any] = {"geometry": geometry.words, "radius_m": geometry.radius}
+    described: dict[str, Any] = {
+        "geometry": geometry.words,
+        "radius_m": np.asarray(geometry.radius).tolist(),
+    }
     points = getattr(geometry, "points", None)
     if points is not None:
         described["points_m"] = points.tolist()

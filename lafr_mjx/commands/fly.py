@@ -23,6 +23,7 @@ if TYPE_CHECKING:
 
 _COLUMNS = ("flight", "s", "lap s", "peak m/s", "RMSE m", "peak error m",
             "rate sat.", "thrust sat.", "crash")  # fmt: skip
+_GATE_COLUMNS = ("gates", "clearance m")
 
 
 @dataclass
@@ -108,7 +109,7 @@ class Fly:
         several = "plant" if self.plants > 1 else "flight"
         rows = [_row(i, m, r) for i, (m, r) in enumerate(zip(results, reasons, strict=True))]
         shown = rows if len(rows) <= 40 else rows[:40]
-        columns = (several, *_COLUMNS[1:])
+        columns = (several, *_COLUMNS[1:], *(_GATE_COLUMNS if task.gates else ()))
         print_table(f"{task.name}: tracking with the geometric controller", columns, shown)
         if len(rows) > len(shown):
             print(f"... and {len(rows) - len(shown)} more (all are in the --json file)")
@@ -171,13 +172,20 @@ def _summary(results: list[FlightMetrics]) -> tuple[dict[str, Any], str]:
         "thrust_saturation": mean("thrust_saturation"),
         "crashed": any(m.crashed for m in results),
     }
+    if results[0].gates_due is not None:
+        clearances = [m.gate_clearance_m for m in results if m.gate_clearance_m is not None]
+        figures["gates_passed"] = sum(m.gates_passed or 0 for m in results)
+        figures["gates_due"] = sum(m.gates_due or 0 for m in results)
+        figures["gate_clearance_m"] = min(clearances, default=None)
     return figures, f" over all {len(results)}"
 
 
 def _row(index: int, m: FlightMetrics, reason: str) -> tuple[str, ...]:
     lap = "-" if m.lap_time_s is None else f"{m.lap_time_s:.2f}"
+    clearance = "-" if m.gate_clearance_m is None else f"{m.gate_clearance_m:.3f}"
+    gates = () if m.gates_due is None else (f"{m.gates_passed}/{m.gates_due}", clearance)
     return (
         str(index), f"{m.flight_time_s:.2f}", lap, f"{m.peak_speed_mps:.2f}", f"{m.rmse_m:.3f}",
         f"{m.peak_error_m:.3f}", f"{m.rate_saturation:.0%}", f"{m.thrust_saturation:.0%}",
-        reason if m.crashed else "no",
+        reason if m.crashed else "no", *gates,
     )  # fmt: skip

@@ -99,18 +99,15 @@ def create_policy(rng: np.random.Generator, limits: CommandLimits, network: str 
 
 def _check(text: str, network: Any) -> None:
     """Refuse a network whose weights or outputs are not what a policy needs."""
-    weights = parts.leaves(network)
-    if not weights or not all(np.issubdtype(np.asarray(w).dtype, np.floating) for w in weights):
-        raise InputError(
-            f"--policy {text}: its weights must be arrays of floats in a named tuple or a "
-            f"flax.struct.dataclass"
-        )
+    parts.check_weights("policy", text, network)
     for shape in ((SIZE,), (2, SIZE)):
         try:
-            found = np.shape(network(np.zeros(shape, np.float32)))
+            given = np.asarray(network(np.zeros(shape, np.float32)))
         except Exception as error:  # whatever the user's code does
             raise InputError(f"--policy {text}: fails: {parts.reason(error)}") from error
-        wanted = (*shape[:-1], 4)
+        found, wanted = given.shape, (*shape[:-1], 4)
+        if given.dtype.kind not in "iuf" or not np.all(np.isfinite(given)):
+            raise InputError(f"--policy {text}: gives what is no finite number: {given.ravel()[0]}")
         if found != wanted:
             raise InputError(
                 f"--policy {text}: gives {found} for inputs {shape}; it must be {wanted}"

@@ -14,7 +14,6 @@ from lafr_mjx import so3
 from lafr_mjx.envs import episode as episodes
 from lafr_mjx.envs.episode import OBSERVATION_SIZE, command_of, load_setup
 from lafr_mjx.types import CONTROL_DT
-from lafr_mjx.view.replay import path_points
 from lafr_mjx.view.scene import build_scene
 
 if TYPE_CHECKING:
@@ -132,8 +131,7 @@ class QuadrotorEnvironment(dm_env.Environment):
             from dm_control.mujoco.wrapper import MjModel
 
             setup = self.setup
-            cast = (setup.vehicle, setup.task, path_points(setup.task))
-            self._stage = build_scene([cast], ghosts=False)
+            self._stage = build_scene([(setup.vehicle, setup.task)], ghosts=False)
             self._physics = dm_mujoco.Physics.from_model(MjModel(self._stage.model))
             self._show()
         return self._physics

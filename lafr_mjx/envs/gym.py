@@ -112,21 +112,21 @@ class QuadrotorEnv(gymnasium.Env):
         """A picture [270, 480, 3] that follows the vehicle, if `render_mode` is "rgb_array"."""
         if self.render_mode != "rgb_array" or self._outcome is None:
             return None
-        from lafr_mjx.view.decorations import draw_path
+        from lafr_mjx.view.course_shapes import AHEAD
+        from lafr_mjx.view.decorations import draw_course
         from lafr_mjx.view.offscreen import Renderer, camera_at
-        from lafr_mjx.view.replay import path_points
         from lafr_mjx.view.scene import build_scene
 
         if self._stage is None:
             setup = self.setup
-            cast = (setup.vehicle, setup.task, path_points(setup.task))
-            self._stage = build_scene([cast], ghosts=False)
+            self._stage = build_scene([(setup.vehicle, setup.task)], ghosts=False)
             self._renderer = Renderer(self._stage.model, *_PICTURE)
         stage, true = self._stage.stages[0], self._outcome.truth
         self._stage.pose(stage.drone, true.position, so3.matrix_to_quaternion(true.rotation))
         camera = camera_at(true.position, 1.5, 75.0, -18.0)
+        ahead = [AHEAD] * len(stage.gates)
         return self._renderer.render(
-            self._stage.data, camera, lambda scene, _: draw_path(scene, stage.path)
+            self._stage.data, camera, lambda scene, _: draw_course(scene, stage, None, ahead)
         )
 
     def close(self) -> None:

@@ -21,6 +21,7 @@ import jax
 import jax.numpy as jnp
 
 from lafr_mjx.learner.time_scaling import CANDIDATES, Choice, Pace
+from lafr_mjx.learner.verify import RESERVE
 
 if TYPE_CHECKING:
     from lafr_mjx.learner.time_scaling import Evidence, LastFlight
@@ -38,8 +39,11 @@ _SURPRISED = 2.0
 _LOST = 1.0
 """Predicted error [m] beyond which the model does not follow the path any more."""
 
-_OPENING, _REACHED = 1.1, 1.5
+_OPENING, _REACHED = 1.25, 2.0
 """Factors by which the bracket opens after each flight, and when its fast end was accepted."""
+
+_FORGIVEN = 1.1
+"""Factor by which the distance from a time scale that failed in flight grows after each one."""
 
 SPEED, TRUST_REGION, VERIFICATION, SATURATION, DIVERGENCE, BARRIER, SETTLED = range(7)
 
@@ -48,7 +52,8 @@ class Memory(NamedTuple):
     """What is remembered from iteration to iteration."""
 
     inflation: Any  # ρ >= 1, of predicted errors
-    refused: Any  # α, fast end of the bracket; 0: there is none
+    refused: Any  # α, fast end of the bracket, by the model; 0: there is none
+    failed: Any  # α, the same by a flight
 
 
 class Verified(NamedTuple):
@@ -57,9 +62,10 @@ class Verified(NamedTuple):
     nominal_share: Any = 0.57  # for the inflated error of the model itself
     settle_share: Any = 0.71  # flown error below which a slower choice is refused
     saturation_limit: Any = 0.5
+    reserve: Any = RESERVE  # share of α, by which candidates are probed faster
     fastest: Any = 0.15  # α_min
     slowest: Any = 2.0  # α_max
-    largest_step: Any = 0.2  # share of α
+    largest_step: Any = 0.3  # share of α
     acceleration_step: Any = 4.0  # m/s², by how much a flight's peak may pass the one before
     resolution: Any = 0.01  # share of α, of the bracket
 
@@ -69,7 +75,7 @@ class Verified(NamedTuple):
 
     def start(self) -> Memory:
         """Predictions are believed, and nothing was refused."""
-        return Memory(jnp.float32(1.0), jnp.float32(0.0))
+        return Memory(jnp.float32(1.0), jnp.float32(0.0), jnp.float32(0.0))
 
     def propose(self, memory: Memory, last: LastFlight) -> tuple[Memory, jax.Array]:
         """Learn from the flown peak error; returns the new memory and the fastest candidate."""
@@ -78,23 +84,25 @@ class Verified(NamedTuple):
         worse = jnp.where(first, 1.0, jnp.clip(last.surprise, 1.0, 4.0))
         inflation = jnp.where(worse > memory.inflation, worse, 0.6 * memory.inflation + 0.4 * worse)
         bad = last.violation
-        refused = flown * (memory.refused / flown) ** _OPENING
-        refused = jnp.where(worse > _SURPRISED, 0.0, refused)
-        refused = jnp.where(bad & ~first, jnp.maximum(1.04 * flown, refused), refused)
+        another = worse > _SURPRISED
+        refused = jnp.where(another, 0.0, flown * (memory.refused / flown) ** _OPENING)
+        failed = jnp.where(another, 0.0, flown * (memory.failed / flown) ** _FORGIVEN)
+        failed = jnp.where(bad & ~first, jnp.maximum(1.04 * flown, failed), failed)
+        bracket = jnp.maximum(refused, failed)
         # Forces grow with 1/α²: a step that was harmless at a walk may leave at a run all that the
         # model has seen (rotors at their end, for one).
         peak = last.peak_acceleration / flown**2
         step = jnp.sqrt(peak / (peak + self.acceleration_step))
-        faster = jnp.maximum(flown * jnp.maximum(1.0 - self.largest_step, step), refused)
-        settled = refused > (1.0 - self.resolution) * flown
-        fastest = jnp.where(settled, jnp.maximum(flown, refused), faster)
+        faster = jnp.maximum(flown * jnp.maximum(1.0 - self.largest_step, step), bracket)
+        settled = bracket > (1.0 - self.resolution) * flown
+        fastest = jnp.where(settled, jnp.maximum(flown, bracket), faster)
         # After a violation slower; but what failed untrained is first learned at its own speed.
         fastest = jnp.where(bad, jnp.where(first, flown, 1.06 * flown), fastest)
         fastest = jnp.clip(fastest, self.fastest, jnp.minimum(self.slowest, last.slowest))
-        return Memory(inflation, refused), fastest
+        return Memory(inflation, refused, failed), fastest
 
     def stress_share(self, memory: Memory) -> jax.Array:
-        """How much of the full stress a candidate must survive: less where predictions held."""
+        """How much of stress and reserve a candidate must survive: less where predictions held."""
         return jnp.clip(memory.inflation - 0.4, 0.6, 1.0)
 
     def candidates(self, fastest: jax.Array, last: LastFlight) -> jax.Array:
@@ -116,11 +124,11 @@ class Verified(NamedTuple):
 
         Error stays small and then grows without bound within a few percent of α, where thrust or
         rates end. The model does not know that place better than that: so the probe, faster by a
-        reserve, may not lie beyond it. Nor may the ramp: there the guard would slow it down.
+        reserve, may not lie beyond it. Nor may the ramp leave the room.
         """
         nominal = prediction.nominal_error + prediction.disagreement
         others = jnp.maximum(prediction.stressed_error, prediction.probe_error)
-        others = jnp.maximum(others, prediction.flight_error)
+        others = jnp.maximum(others, prediction.whole_error)
         return jnp.maximum(nominal / self.nominal_share, others) / last.threshold
 
     def choose(self, memory: Memory, fastest: jax.Array, evidence: Evidence) -> Choice:
@@ -128,7 +136,9 @@ class Verified(NamedTuple):
         scales = self.candidates(fastest, evidence.last)
         share = self.stress_share(memory)
         both = jax.tree.map(lambda *x: jnp.stack(x), evidence.flown, evidence.trained)
-        found = jax.vmap(lambda policy: evidence.predict(policy, scales, share))(both)
+        found = jax.vmap(
+            lambda policy: evidence.predict(policy, scales, share, share * self.reserve)
+        )(both)
         old, new = (jax.tree.map(lambda leaf, i=i: leaf[i], found) for i in (0, 1))
         return self.decide(memory, evidence.last, fastest, new, old)
 
@@ -177,7 +187,7 @@ class Verified(NamedTuple):
         bound = jnp.where(last.violation & ~last.first, BARRIER, bound)
         return Choice(
             memory=memory._replace(refused=refused),
-            pace=Pace(chosen, best.nominal_error[index], best.flight_error[index]),
+            pace=Pace(chosen, best.tracking_error[index], best.flight_error[index]),
             use_new_policy=is_better[index],
             # A policy that is not ready to fly is trained further, unless it lost its way.
             keep_training=new.nominal_error[_HERE] < _LOST,

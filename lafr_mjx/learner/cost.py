@@ -5,6 +5,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, Any, Protocol
 
 from lafr_mjx import parts
+from lafr_mjx.errors import InputError
 
 if TYPE_CHECKING:
     import jax
@@ -14,7 +15,10 @@ if TYPE_CHECKING:
 
 
 class Cost(Protocol):
-    """A pytree whose weights are leaves."""
+    """A pytree whose weights are leaves.
+
+    It may also have `check()`, which raises an `InputError` where its weights make no sense.
+    """
 
     def __call__(
         self, state: ModelState, reference: Reference, command: jax.Array, previous: jax.Array
@@ -29,4 +33,9 @@ def cost_of(text: str) -> Any:
     Raises:
         InputError: there is none, or it is no cost.
     """
-    return parts.checked(parts.COST, text, ("__call__",), "no cost")
+    cost = parts.checked(parts.COST, text, ("__call__",), "no cost")
+    try:
+        getattr(cost, "check", lambda: None)()
+    except InputError as error:
+        raise InputError(f"--cost {text}: {error}") from error
+    return cost

@@ -2,10 +2,12 @@
 
 from __future__ import annotations
 
+import math
 from typing import TYPE_CHECKING, Any, NamedTuple
 
 import jax.numpy as jnp
 
+from lafr_mjx.errors import InputError
 from lafr_mjx.types import COMMAND_SCALE
 
 if TYPE_CHECKING:
@@ -28,6 +30,12 @@ class Tracking(NamedTuple):
     rates: Any = 0.01  # s²/rad², of what is commanded beyond the reference's
     hard_turn: Any = 0.1  # s²/rad², the same where the reference itself is near its limit
     change: Any = 0.2  # of the scaled command from tick to tick
+
+    def check(self) -> None:
+        """Refuse weights that would reward errors."""
+        for name, weight in self._asdict().items():
+            if not 0.0 <= weight < math.inf:
+                raise InputError(f"{name} = {weight}: must be a number of 0 or more")
 
     def __call__(
         self, state: ModelState, reference: Reference, command: jax.Array, previous: jax.Array

@@ -17,7 +17,7 @@ from lafr_mjx.learner.corridor import Corridor
 from lafr_mjx.learner.rash_bptt import Anchors, TrainSettings
 from lafr_mjx.learner.reference_fixed import Fixed
 from lafr_mjx.learner.references import Known
-from lafr_mjx.learner.time_scaling import Evidence, LastFlight, Pace
+from lafr_mjx.learner.time_scaling import Evidence, LastFlight, Pace, chosen, proposed
 from lafr_mjx.model import data, fit_residual
 from lafr_mjx.model import state as states
 from lafr_mjx.model.fit_residual import FitSettings
@@ -30,6 +30,7 @@ from lafr_mjx.types import CONTROL_DT
 if TYPE_CHECKING:
     from lafr_mjx.control.controller import Learnable
     from lafr_mjx.learner.model_rollout import StressScale
+    from lafr_mjx.learner.references import Planned
     from lafr_mjx.model.data import Transitions
     from lafr_mjx.reference.path import Path
     from lafr_mjx.types import Rollout
@@ -94,7 +95,6 @@ class LearnerState(NamedTuple):
 class Progress(NamedTuple):
     """What one iteration did."""
 
-    flown_error: Any  # m, sensed peak error of the flight
     residual_loss: Any
     predicted_error: Any  # m, for the next flight
     bound_by: Any  # index into the rule's outcomes
@@ -103,21 +103,27 @@ class Progress(NamedTuple):
     nominal_errors: Any  # [A]
     stressed_errors: Any  # [A]
     notes: dict[str, Any]  # the rule's own
+    plan_refused: Any = 0  # index into `references.REFUSALS`
+    steps_not_taken: Any = 0  # of training: cost or slope were not finite
 
 
-def sensed_peak_error(rollout: Rollout, ramp_s: Any, corridor: Corridor) -> jax.Array:
-    """Peak error after the ramp, as it is judged, of what was sensed at the samples' own stamps.
+def sensed_peak_errors(rollout: Rollout, ramp_s: Any, corridor: Corridor) -> list[jax.Array]:
+    """Peak errors of a flight as they are judged, and from the reference after the ramp.
 
-    Of a flight that the guard had to help the ramp counts, too: what follows the help is calm.
+    Of what was sensed, at the samples' own stamps. Of a flight that the guard had to help the ramp
+    counts always: what follows the help is calm.
     """
     late = rollout.time - rollout.stamp
     reference = rollout.reference.position - rollout.reference.velocity * late[:, None]
     beside = corridor.at(jnp.asarray(rollout.phase - rollout.phase_rate * late))
-    error = corridor.judged(jnp.asarray(rollout.sensed.position), reference, beside)
-    counted = rollout.valid & ~rollout.crashed
-    counted = counted & ((rollout.time >= ramp_s) | jnp.any(rollout.assisted))
-    peak = jnp.max(jnp.where(counted, error, 0.0))
-    return jnp.where(jnp.any(rollout.crashed & rollout.valid), 2.0, peak)
+    position = jnp.asarray(rollout.sensed.position)
+    judged = corridor.judged(position, reference, beside)
+    tracked = jnp.linalg.norm(position - reference, axis=-1)
+    flying = rollout.valid & ~rollout.crashed
+    counted = flying & ((rollout.time >= ramp_s) | jnp.any(rollout.assisted))
+    crashed = jnp.any(rollout.crashed & rollout.valid)
+    peaks = (jnp.max(judged, where=flying, initial=0), jnp.max(tracked, where=counted, initial=0))
+    return [jnp.where(crashed, 2.0, peak) for peak in peaks]
 
 
 def anchors_of(rollout: Rollout, path: Path, ramp_s: Any) -> Anchors:
@@ -161,7 +167,7 @@ def noise_seen(loss: Any) -> jax.Array:
 
 
 def unexplained(ensemble: Residual, switches: Switches, rows: Transitions) -> jax.Array:
-    """Acceleration [m/s², one axis] that comes and goes and that the fitted model does not know.
+    """Acceleration [m/s², one axis] that comes and goes and that a model does not know.
 
     Gusts, for one. In means over half a second: sensor noise cancels within them, but for that
     of their ends. Root of the mean square over the stretches of one flight; a model that knows
@@ -203,12 +209,14 @@ def calibrate(
     sizes: Sizes = Sizes(),
 ) -> Calibrated:
     """Fit the residuals to the last flights, and say how fast the next one might be."""
+    error, tracked = sensed_peak_errors(rollout, task.ramp_s, _corridor(state.path, task))
     last = LastFlight(
         pace=state.pace,
-        error=sensed_peak_error(rollout, task.ramp_s, _corridor(state.path, task)),
+        error=error,
         threshold=task.error_threshold,
         peak_acceleration=peak_acceleration(state.path),
         slowest=task.slowest,
+        tracked=tracked,
         event=jnp.any(rollout.assisted),
     )
     rows = data.transitions(rollout)
@@ -228,14 +236,16 @@ def calibrate(
         jax.random.split(_key(state, 0), members),
     )  # fmt: skip
     loss = jnp.mean(losses)
-    scaling, fastest = settings.time_scaling.propose(state.scaling, last)
-    noise, wander = noise_seen(loss), unexplained(ensemble, settings.switches, rows)
-    return Calibrated(last, ensemble, window, loss, noise, wander, scaling, fastest)
+    scaling, fastest = proposed(settings.time_scaling, state.scaling, last)
+    # A model that was fitted to a flight explains its gusts, too, by what it happened to fly there.
+    unfitted = jax.tree.map(partial(jnp.where, last.first), ensemble, state.ensemble)
+    wander = unexplained(unfitted, settings.switches, rows)
+    return Calibrated(last, ensemble, window, loss, noise_seen(loss), wander, scaling, fastest)
 
 
 def plan_reference(
     state: LearnerState, calibrated: Calibrated, task: TaskRoom, settings: LearnerSettings
-) -> Path:
+) -> Planned:
     """What is flown next, on the model as it is now."""
     known = Known(
         task=task.path,
@@ -258,40 +268,48 @@ def improve_policy(
     settings: LearnerSettings,
     *,
     sizes: Sizes = Sizes(),
-) -> Any:
-    """Train the policy for where it will fly: between now and the fastest candidate."""
+) -> tuple[Any, jax.Array]:
+    """Train the policy for where it will fly: between now and the fastest candidate.
+
+    Returns:
+        The policy, and how many steps were not taken: cost or slope were not finite.
+    """
     if not jax.tree.leaves(state.policy.trained()):
-        return state.policy  # a classical controller
+        return state.policy, jnp.int32(0)  # a classical controller
     fastest = calibrated.fastest
     train = settings.train._replace(
         stress=_stress(calibrated, settings),
         fastest=0.96 * fastest,
         slowest=1.03 * jnp.maximum(state.pace.time_scale, fastest),
+        ramp_s=ramp_s,
     )
-    policy, _ = rash_bptt.train(
+    policy, costs = rash_bptt.train(
         state.in_training, calibrated.ensemble, settings.switches, path,
         anchors_of(rollout, state.path, ramp_s), train, _key(state, 1),
         steps=sizes.train_steps, batch=sizes.train_batch, horizon=sizes.horizon,
     )  # fmt: skip
-    return policy
+    return policy, jnp.sum(~jnp.isfinite(costs))
 
 
 def accelerate(
     state: LearnerState,
     calibrated: Calibrated,
-    policy: Learnable,
+    trained: tuple[Learnable, Any],
     rollout: Rollout,
-    path: Path,
+    plan: Planned,
     task: TaskRoom,
     settings: LearnerSettings,
 ) -> tuple[LearnerState, Progress]:
     """Choose the next time scale, and which policy flies it."""
+    path, (policy, not_taken) = plan.path, trained
     corridor = _corridor(path, task)
 
-    def predict(policy: Learnable, time_scale: jax.Array, stress: Any) -> verify.Prediction:
+    def predict(
+        policy: Learnable, time_scale: jax.Array, stress: Any, reserve: Any = verify.RESERVE
+    ) -> verify.Prediction:
         return verify.predict(
             policy, calibrated.ensemble, settings.switches, path, time_scale, task.ramp_s,
-            _stress(calibrated, settings).times(stress), _key(state, 2), corridor,
+            _stress(calibrated, settings).times(stress), _key(state, 2), corridor, reserve,
         )  # fmt: skip
 
     evidence = Evidence(
@@ -305,7 +323,7 @@ def accelerate(
         ensemble=calibrated.ensemble,
         switches=settings.switches,
     )
-    choice = settings.time_scaling.choose(calibrated.scaling, calibrated.fastest, evidence)
+    choice = chosen(settings.time_scaling, calibrated.scaling, calibrated.fastest, evidence)
     fine = jnp.logical_not(calibrated.last.violation)
     take, keep = partial(jnp.where, choice.use_new_policy), partial(jnp.where, choice.keep_training)
     learned = LearnerState(
@@ -321,7 +339,6 @@ def accelerate(
         key=state.key,
     )
     progress = Progress(
-        flown_error=calibrated.last.error,
         residual_loss=calibrated.loss,
         predicted_error=choice.pace.predicted,
         bound_by=choice.bound_by,
@@ -330,6 +347,8 @@ def accelerate(
         nominal_errors=choice.landscape.nominal_error,
         stressed_errors=choice.landscape.stressed_error,
         notes=choice.notes,
+        plan_refused=plan.refused,
+        steps_not_taken=not_taken,
     )
     return learned, progress
 

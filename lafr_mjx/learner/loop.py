@@ -28,12 +28,13 @@ from lafr_mjx.learner.improve import (
 from lafr_mjx.learner.time_scaling import Pace
 from lafr_mjx.model import data, residual
 from lafr_mjx.model.state import ModelState
-from lafr_mjx.types import CONTROL_DT, Reference, Rollout, State
+from lafr_mjx.types import CONTROL_DT, Rollout
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Sequence
 
     from lafr_mjx.control.controller import Controller, Learnable
+    from lafr_mjx.learner.references import Planned
     from lafr_mjx.reference.clock import Clock
     from lafr_mjx.reference.path import Path
     from lafr_mjx.tasks import Task
@@ -134,7 +135,7 @@ class Adaptation:
         compilation_cache.enable()
         self.task, self.plants = task, plants
         self.state = batching.stacked(states)
-        self._settings = batching.stacked([_leaves(one) for one in settings])
+        self._settings = batching.stacked([leaves(one) for one in settings])
         self._outcomes = settings[0].time_scaling.outcomes
         self._sizes, self._devices = sizes, devices
         self._started = 0.0
@@ -164,13 +165,13 @@ class Adaptation:
         """What the flights teach; the next ones are decided then."""
         scales, predicted = self.time_scales, np.asarray(self.state.pace.predicted)
         paths = jax.device_get(self.state.path)
-        shared = _asked(self.task)
+        shared = task_room(self.task)
         seen = batching.stacked([_seen(rollout) for rollout in rollouts])
         run = batching.placed((self.state, self._settings, seen), self._devices)
         done: tuple[Any, ...] = ()
-        for name, function in _STAGES.items():
+        for name, function in STAGES.items():
             stage(name)
-            sizes = {"sizes": self._sizes} if name in _SIZED else {}
+            sizes = {"sizes": self._sizes} if name in SIZED else {}
             result = batching.program(function, self._devices, **sizes)(shared, (*run, *done))
             # So that the stage that is told is the one at work.
             done = (*done, jax.block_until_ready(result))
@@ -222,49 +223,6 @@ def start(
     )
 
 
-def rehearse(task: Task, state: LearnerState, settings: LearnerSettings) -> None:
-    """One iteration of learning without its arithmetic, to find what is wrong with its parts.
-
-    Raises:
-        InputError: a part does not give what it must; also whatever a part itself raises.
-    """
-    rows, state = (FLIGHT_TICKS,), batching.placed(state, 1)
-    three, matrix = np.zeros((*rows, 3), np.float32), np.zeros((*rows, 3, 3), np.float32)
-    one, flags, moving = three[:, 0], np.ones(rows, bool), State(three, three, matrix, three)
-    asked = Reference(three, three, three, three, matrix, three, one)
-    command = np.zeros((*rows, 4), np.float32)
-    flight = Rollout(one, flags, moving, one, command, asked, one, one, 1.0 + one, moving, ~flags,
-                     one, moving, flags, None, ~flags)  # fmt: skip
-    member = jax.tree.map(lambda leaf: leaf[0], state.ensemble)
-    now = ModelState(three, three, matrix)
-    commands = np.zeros((*rows, residual.COMMANDS, 4), np.float32)
-    outputs = jax.eval_shape(member.network, now, command, commands, settings.switches)
-    if jax.tree.map(jnp.shape, outputs) != (three.shape, three.shape):
-        raise InputError(
-            f"gives {jax.tree.map(jnp.shape, outputs)} for {rows} states; it must be "
-            f"{(three.shape, three.shape)}"
-        )
-
-    cost = jax.eval_shape(lambda *seen: settings.train.cost(*seen), now, asked, command, command)
-    if getattr(cost, "shape", None) != rows:
-        raise InputError(
-            f"the cost gives {getattr(cost, 'shape', cost)} for {rows} states; it must be {rows}"
-        )
-
-    def learn(state: LearnerState, settings: LearnerSettings, shared: TaskRoom) -> Any:
-        run = (state, settings, flight)
-        done: tuple[Any, ...] = ()
-        for name, function in _STAGES.items():
-            sizes = {"sizes": Sizes(fit_steps=1, train_steps=1)} if name in _SIZED else {}
-            done = (*done, function(shared, (*run, *done), **sizes))
-        return done[-1]
-
-    learned, _ = jax.eval_shape(learn, state, _leaves(settings), _asked(task))
-    before, after = (jax.tree.map(jnp.shape, each.scaling) for each in (state, learned))
-    if before != after:
-        raise InputError(f"its memory has the shapes {before} at the start and {after} later")
-
-
 def check_duration(task: Task) -> None:
     """Refuse a task whose first flight is longer than the learner takes."""
     first, most = task.flight_s(task.start_time_scale), FLIGHT_TICKS * CONTROL_DT
@@ -306,35 +264,37 @@ def _calibrate(task: TaskRoom, run: tuple, *, sizes: Sizes) -> improve.Calibrate
     return improve.calibrate(state, rollout, task, settings, sizes=sizes)
 
 
-def _plan(task: TaskRoom, run: tuple) -> Path:
+def _plan(task: TaskRoom, run: tuple) -> Planned:
     state, settings, _, calibrated = run
     return improve.plan_reference(state, calibrated, task, settings)
 
 
 def _improve(task: TaskRoom, run: tuple, *, sizes: Sizes) -> Any:
-    state, settings, rollout, calibrated, path = run
+    state, settings, rollout, calibrated, plan = run
     return improve.improve_policy(
-        state, calibrated, rollout, path, task.ramp_s, settings, sizes=sizes
+        state, calibrated, rollout, plan.path, task.ramp_s, settings, sizes=sizes
     )
 
 
 def _accelerate(task: TaskRoom, run: tuple) -> tuple[LearnerState, Progress]:
-    state, settings, rollout, calibrated, path, policy = run
-    return improve.accelerate(state, calibrated, policy, rollout, path, task, settings)
+    state, settings, rollout, calibrated, plan, trained = run
+    return improve.accelerate(state, calibrated, trained, rollout, plan, task, settings)
 
 
-_STAGES = {"calibrate": _calibrate, "plan": _plan, "improve": _improve, "accelerate": _accelerate}
-_SIZED = ("calibrate", "improve")
+STAGES = {"calibrate": _calibrate, "plan": _plan, "improve": _improve, "accelerate": _accelerate}
+SIZED = ("calibrate", "improve")
 
 
-def _asked(task: Task) -> TaskRoom:
+def task_room(task: Task) -> TaskRoom:
+    """What the learner knows of a task."""
     slowest = (FLIGHT_TICKS * CONTROL_DT - task.ramp_s) / task.lap_s
     return TaskRoom(
         *batching.single((task.path, task.room(), task.ramp_s, task.error_threshold_m, slowest))
     )
 
 
-def _leaves(settings: LearnerSettings) -> LearnerSettings:
+def leaves(settings: LearnerSettings) -> LearnerSettings:
+    """The same with arrays for numbers."""
     return jax.tree.map(lambda leaf: np.asarray(leaf, np.float32), settings)
 
 

@@ -1,8 +1,8 @@
 """RASH-BPTT: improve the policy by differentiating through short flights in the hybrid model.
 
 Flights start as far from the reference as the drone really was (anchored) or at the reference
-(standard BPTT), both perturbed alike. Each flight uses one member of the ensemble of residuals, so
-that an ensemble costs no more than one.
+(standard BPTT), some on the ramp, all perturbed alike. Each flight uses one member of the ensemble
+of residuals, so that an ensemble costs no more than one.
 """
 
 from __future__ import annotations
@@ -12,6 +12,7 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 
 import jax
 import jax.numpy as jnp
+import numpy as np
 import optax
 
 from lafr_mjx import so3
@@ -20,15 +21,25 @@ from lafr_mjx.learner.cost_tracking import Tracking
 from lafr_mjx.learner.model_rollout import Stress, StressScale
 from lafr_mjx.model.residual import COMMANDS
 from lafr_mjx.model.state import ModelState
+from lafr_mjx.reference import clock as clocks
 from lafr_mjx.reference.flatness import reference_state
 from lafr_mjx.reference.path import lap_s
 from lafr_mjx.types import CONTROL_DT
 
 if TYPE_CHECKING:
+    from collections.abc import Callable
+
     from lafr_mjx.control.controller import Learnable
     from lafr_mjx.model.residual import Residual, Switches
     from lafr_mjx.reference.path import Path
     from lafr_mjx.types import Reference
+
+
+_BACK_S = -CONTROL_DT * np.arange(COMMANDS + 2)
+"""Moments of the state on the reference, and of the commands before it."""
+
+_STEADY_S = 0.02 - _BACK_S[-1]
+"""After the ramp; then these commands are, too."""
 
 
 class Anchors(NamedTuple):
@@ -65,6 +76,10 @@ class TrainSettings(NamedTuple):
     tilt_spread: Any = 0.09  # rad
     fastest: Any = 1.0  # time scales are drawn between these two
     slowest: Any = 1.0
+    ramping_share: Any = (
+        0.25  # of the flights that are on their way up to speed, if there is a ramp
+    )
+    ramp_s: Any = 0.0
 
 
 def no_anchors(count: int = 1) -> Anchors:
@@ -91,7 +106,10 @@ def train(
     batch: int = 32,
     horizon: int = 30,
 ) -> tuple[Any, jax.Array]:
-    """`steps` Adam steps with a cosine learning rate; returns the policy and its last costs."""
+    """`steps` Adam steps with a cosine learning rate; returns the policy and its last costs.
+
+    The cost of a step that was not taken, because it or its slope is not finite, is NaN.
+    """
     members = ensemble.lag.shape[0]
     optimiser = optax.chain(
         optax.clip_by_global_norm(1.0), optax.adam(optax.cosine_decay_schedule(1.0, steps, 0.05))
@@ -117,7 +135,8 @@ def train(
         # A step that is not finite is not taken, and does not enter Adam's memory.
         good = jnp.isfinite(value) & jnp.isfinite(optax.tree.norm(gradient))
         keep = partial(jnp.where, good)
-        return (jax.tree.map(keep, new, trained), jax.tree.map(keep, new_state, state)), value
+        carry = jax.tree.map(keep, new, trained), jax.tree.map(keep, new_state, state)
+        return carry, keep(value, jnp.nan)
 
     carry = (policy.trained(), optimiser.init(policy.trained()))
     (trained, _), values = jax.lax.scan(step, carry, jax.random.split(key, steps))
@@ -166,18 +185,29 @@ def _flights(
 ) -> tuple[Start, Reference, Stress, jax.Array]:
     """Starts, references at moments [H, P], vehicles and noise of members x each flights."""
     count, horizon = members * each, moments.shape[0]
-    keys = jax.random.split(key, 9)
+    keys = jax.random.split(key, 10)
     spread = jax.random.uniform(keys[0], (count,))
     scale = settings.fastest + spread * (settings.slowest - settings.fastest)
     lap = lap_s(path)
 
-    # Where: at a recorded moment, or at the reference at a random phase.
+    # Where: at a recorded moment, at the reference at a random phase, or on the ramp.
+    share = jax.random.uniform(keys[9], (count,)) / jnp.maximum(settings.ramping_share, 1e-6)
+    ramping = (share < 1.0) & (settings.ramp_s > 0.0)
     weight = anchors.usable / jnp.maximum(jnp.sum(anchors.usable), 1.0)
     index = jax.random.choice(keys[1], anchors.usable.shape[0], (count,), p=weight + 1e-12)
     anchored = jax.random.uniform(keys[2], (count,)) < settings.anchored_share
-    anchored = anchored & jnp.any(anchors.usable)
+    anchored = anchored & jnp.any(anchors.usable) & ~ramping
     phase = jnp.where(anchored, anchors.phase[index], lap * jax.random.uniform(keys[3], (count,)))
-    at_reference, past = _on_reference(path, phase, scale)
+    clock = clocks.start(scale[:, None], settings.ramp_s)
+    # Beyond the ramp, and so far that the commands before are, too.
+    moment = jnp.where(ramping, share * settings.ramp_s, settings.ramp_s + _STEADY_S)[:, None]
+    shift = jnp.where(ramping[:, None], 0.0, phase[:, None] - clocks.shifted(clock, moment)[0])
+
+    def asked(moments: jax.Array) -> Reference:
+        phases, *rates = clocks.shifted(clock, moment + moments)
+        return reference_state(path, phases + shift, *rates)
+
+    at_reference, past = _on_reference(asked)
     none = ModelState(jnp.zeros(3), jnp.zeros(3), jnp.eye(3))
     offset = jax.tree.map(
         lambda real, no: jnp.where(_like(anchored, real[index]), real[index], no),
@@ -193,9 +223,7 @@ def _flights(
         + settings.velocity_spread * jax.random.normal(keys[5], (count, 3)),
         at_reference.rotation @ offset.rotation @ turn,
     )  # fmt: skip
-    phases = phase[None, :, None] + moments[:, None, :] / scale[None, :, None]
-    rate = jnp.broadcast_to(1.0 / scale[None, :, None], phases.shape)
-    references = reference_state(path, phases, rate)  # [H, count, P, ...]
+    references = asked(moments[:, None, :])  # [H, count, P, ...]
     stress = model_rollout.draw_stress(keys[7], settings.stress, count)
     noise = jax.random.normal(keys[8], (horizon, count, 9))
 
@@ -213,12 +241,9 @@ def _flights(
     )
 
 
-def _on_reference(path: Path, phase: jax.Array, scale: jax.Array) -> tuple[ModelState, jax.Array]:
+def _on_reference(asked: Callable[[jax.Array], Reference]) -> tuple[ModelState, jax.Array]:
     """State on the reference and the commands that an ideal vehicle had just been given."""
-    back = -CONTROL_DT * jnp.arange(COMMANDS + 2)
-    phases = phase[:, None] + back[None] / scale[:, None]
-    rate = jnp.broadcast_to(1.0 / scale[:, None], phases.shape)
-    references = reference_state(path, phases, rate)
+    references = asked(_BACK_S)
     now = jax.tree.map(lambda leaf: leaf[:, 0], references)
     commands = jnp.concatenate([references.thrust[..., None], references.rates], axis=-1)
     return ModelState(now.position, now.velocity, now.rotation), commands[:, 1:]

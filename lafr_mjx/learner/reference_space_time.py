@@ -44,7 +44,7 @@ class SpaceTime(NamedTuple):
 
     corridor: Any = jnp.inf  # m from the task's path, at most; 0: the path itself
     tracking: Any = 0.15  # m, of the task's room that is left to tracking errors
-    share: Any = 0.95  # of thrust and rates; the rest is for feedback
+    share: Any = 1.0  # of thrust and rates; feedback needs the rest, and what the time scale leaves
 
     def check(self, task: Task) -> None:
         """Refuse what leaves the task's room."""

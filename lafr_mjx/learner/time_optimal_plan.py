@@ -2,7 +2,7 @@
 
 A motion is a spline through knots at equal times, and one number, its duration. Position,
 velocity, acceleration and jerk at the samples are linear in the knots, so that the limits
-(thrust, body rates, distance from the path, altitude) and their derivatives are a few matrix
+(thrust, body rates, distance from the path, altitude, tilt) and their derivatives are a few matrix
 products. The duration is minimised by an interior-point method: Newton steps on
 κ log T - mean Σ log(-g), with κ growing; every iterate is feasible, so the method can stop
 anywhere. Knots are moved by harmonics that are the smaller the higher they are, which keeps the
@@ -39,6 +39,8 @@ _SHARES = (1.0, 0.7, 0.5, 0.3, 0.15, 0.07, 0.03, 0.01)
 
 _LEAST_THRUST = 1.5  # m/s², so that the attitude stays well defined
 _LEAST_ALTITUDE = 0.3  # m
+_LEAST_UPRIGHT = float(np.cos(np.radians(80.0)))
+"""Cosine of the largest tilt: beyond 100 degrees a flight counts as crashed."""
 _DISTANCE = 8
 """Index of the distance from the path among the limits."""
 
@@ -199,29 +201,45 @@ class _Problem(NamedTuple):
         shares = jnp.array(_SHARES)
         moves = move + shares[:, None, None] * change[:-1].reshape(move.shape)
         times = log_seconds + shares * change[-1]
-        merits = jax.vmap(lambda m, t: self._merit(m, t, around, kappa))(moves, times)
+        merits = jax.vmap(lambda m, t: self._merit(m, t, phase, kappa))(moves, times)
         best = jnp.argmin(merits)
-        better = merits[best] < self._merit(move, log_seconds, around, kappa)
+        better = merits[best] < self._merit(move, log_seconds, phase, kappa)
         move = jnp.where(better, moves[best], move)
         return (move, jnp.where(better, times[best], log_seconds), phase), None
 
-    def _merit(self, move: jax.Array, log_seconds: Any, around: tuple, kappa: Any) -> jax.Array:
+    def _merit(self, move: jax.Array, log_seconds: Any, phase: Array, kappa: Any) -> jax.Array:
         motion = self.motion(move, jnp.exp(log_seconds))
+        around = self._around(motion, self.nearest(motion[:, 0], phase))
         g = jax.vmap(partial(_limits, self.limits))(motion, *around)
         barrier = -jnp.mean(jnp.sum(jnp.log(jnp.maximum(-g, 1e-30)), axis=1))
         value = kappa * (log_seconds + 50.0 * self._ahead(move) ** 2) + barrier
         return jnp.where(jnp.all(g < 0.0), value, jnp.inf)
 
     def _around(self, motion: Array, phase: Array) -> tuple[Array, ...]:
-        """What the limits of each sample refer to: path, radius, force, heading and its rate."""
+        """What the limits of each sample refer to.
+
+        Point of the path, radius there and how it grows with the position, force, heading and its
+        rate.
+        """
         there = derivatives(self.task, phase)
-        share = phase / lap_s(self.task)
-        points = self.limits.radius.shape[0]
-        index = jnp.floor((share - jnp.floor(share)) * points).astype(int)
         along = there[:, 1, :3]
-        rate = jnp.sum(motion[:, 1] * along, axis=-1) / (jnp.sum(along * along, axis=-1) + 1e-3)
-        radius = jnp.take(self.limits.radius, index, mode="clip")
-        return there[:, 0, :3], radius, self.force, there[:, 0, 3], there[:, 1, 3] * rate
+        per_metre = along / (jnp.sum(along * along, axis=-1, keepdims=True) + 1e-3)  # of the phase
+        rate = jnp.sum(motion[:, 1] * per_metre, axis=-1)
+        radius, growth = self._radius(phase)
+        growth = growth[:, None] * per_metre
+        return there[:, 0, :3], radius, growth, self.force, there[:, 0, 3], there[:, 1, 3] * rate
+
+    def _radius(self, phase: Array) -> tuple[jax.Array, jax.Array]:
+        """Radius of the room at phases, and its derivative."""
+        points = self.limits.radius.shape[0]
+        # Narrow before a narrow place: what lies between two points is within both.
+        around = jnp.stack([jnp.roll(self.limits.radius, shift) for shift in (-1, 0, 1)])
+        radius = jnp.min(around, axis=0)
+        cell = phase * (points / lap_s(self.task)) - 0.5
+        index = jnp.floor(cell).astype(int)
+        left, right = (radius[(index + i) % points] for i in (0, 1))
+        slope = right - left
+        return left + slope * (cell - index), slope * (points / lap_s(self.task))
 
     def _ahead(self, move: jax.Array) -> jax.Array:
         """How far the start is before or behind the task's: laps are counted there [m]."""
@@ -242,20 +260,21 @@ def _limits(
     motion: Array,
     centre: Array,
     radius: Array,
+    growth: Array,
     force: Array,
     heading: Array,
     turn: Array,
 ) -> jax.Array:
-    """Limits [10] of one sample: thrust (2), body rates (6), distance, altitude."""
+    """Limits [11] of one sample: thrust (2), body rates (6), distance, altitude, tilt."""
     position, velocity, acceleration, jerk = motion
     flown: Reference = flat_state(position, velocity, acceleration - force, jerk, heading, turn)
     gap = position - centre
-    others = jnp.array([jnp.sum(gap * gap) / radius**2 - 1.0, _LEAST_ALTITUDE - position[2]])
+    radius = jnp.maximum(radius + jnp.dot(growth, gap), 0.5 * radius)
+    away = 0.5 * (jnp.sum(gap * gap) / radius**2 - 1.0)
+    others = jnp.array([away, _LEAST_ALTITUDE - position[2], _LEAST_UPRIGHT - flown.rotation[2, 2]])
     thrust = jnp.array([flown.thrust - limits.thrust, _LEAST_THRUST - flown.thrust])
     rates = flown.rates / limits.rates
-    return jnp.concatenate(
-        [thrust / limits.thrust, rates - 1.0, -rates - 1.0, jnp.array([0.5, 1.0]) * others]
-    )
+    return jnp.concatenate([thrust / limits.thrust, rates - 1.0, -rates - 1.0, others])
 
 
 def _chosen(periodic: Any) -> Basis:

@@ -8,6 +8,7 @@ import jax
 import jax.numpy as jnp
 
 from lafr_mjx import parts
+from lafr_mjx.errors import InputError
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -26,7 +27,7 @@ class Pace(NamedTuple):
     """A flight that is to be made, and what the model expects of it."""
 
     time_scale: Any  # α
-    predicted: Any  # m, peak error after the ramp; NaN: nothing was predicted
+    predicted: Any  # m, peak error from the reference after the ramp; NaN: none was predicted
     expected: Any  # m, the same with the ramp
 
 
@@ -34,10 +35,11 @@ class LastFlight(NamedTuple):
     """What was asked of the last flight, and what came of it."""
 
     pace: Pace  # at which it was flown
-    error: Any  # m, sensed peak error after the ramp, with an event of all; 2 after a crash
+    error: Any  # m, sensed peak error, judged by what it takes of the room; 2 after a crash
     threshold: Any  # m, E_th: largest error that speeding up may cause
     peak_acceleration: Any  # m/s², of the path at α = 1
     slowest: Any  # α of the longest flight that the learner takes
+    tracked: Any = None  # m, the same from the reference after the ramp; None: as the error
     event: Any = False  # the guard slowed it down, or the last good policy had to take over
 
     @property
@@ -54,7 +56,8 @@ class LastFlight(NamedTuple):
     def surprise(self) -> Any:
         """Flown over predicted error; NaN for the first."""
         predicted = jnp.where(self.event, self.pace.expected, self.pace.predicted)
-        return (self.error + 0.02) / (predicted + 0.02)
+        flown = self.error if self.tracked is None else self.tracked
+        return (flown + 0.02) / (predicted + 0.02)
 
 
 class Evidence(NamedTuple):
@@ -64,7 +67,8 @@ class Evidence(NamedTuple):
     rollout: Rollout  # of that flight, as it was sensed
     flown: Learnable  # the policy that made it
     trained: Learnable  # the policy that was trained since
-    predict: Callable[..., Prediction]  # (policy, time scales [A], share of the full stress)
+    # (policy, time scales [A], share of the full stress[, how much faster each is probed])
+    predict: Callable[..., Prediction]
     path: Path
     ramp_s: Any
     ensemble: Residual
@@ -109,7 +113,28 @@ def rule_of(text: str) -> Any:
         InputError: there is none, or it is no rule.
     """
     methods = ("outcomes", "start", "propose", "choose")
-    return parts.checked(parts.TIME_SCALING, text, methods, "no rule of time scaling")
+    rule = parts.checked(parts.TIME_SCALING, text, methods, "no rule of time scaling")
+    words = rule.outcomes
+    if not (isinstance(words, tuple | list) and all(isinstance(word, str) for word in words)):
+        raise InputError(f"--ats {text}: its 'outcomes' must be a tuple of texts")
+    return rule
+
+
+def proposed(rule: TimeScaling, memory: Any, last: LastFlight) -> tuple[Any, jax.Array]:
+    """What a rule proposes; refused while it is traced if it is something else."""
+    given = rule.propose(memory, last)
+    if not (isinstance(given, tuple) and len(given) == 2) or given[1] is None:
+        raise InputError(f"'propose' gives {parts.shown(given)}; it must be a memory and a number")
+    return parts.numbers("'propose'", given)
+
+
+def chosen(rule: TimeScaling, memory: Any, fastest: jax.Array, evidence: Evidence) -> Choice:
+    """What a rule chooses; refused while it is traced if it is something else."""
+    given = rule.choose(memory, fastest, evidence)
+    if not (isinstance(given, Choice) and isinstance(given.pace, Pace)):
+        kind = "a Choice without a Pace" if isinstance(given, Choice) else parts.shown(given)
+        raise InputError(f"'choose' gives {kind}; it must be a Choice with a Pace")
+    return parts.numbers("'choose'", given)
 
 
 def taken_as_it_is(
@@ -126,7 +151,7 @@ def taken_as_it_is(
     here, landscape = (jax.tree.map(lambda x, at=at: x[at], found) for at in (-1, slice(-1)))
     return Choice(
         memory=memory,
-        pace=Pace(time_scale, here.nominal_error, here.flight_error),
+        pace=Pace(time_scale, here.tracking_error, here.flight_error),
         use_new_policy=jnp.bool_(True),
         keep_training=jnp.bool_(True),
         bound_by=bound_by,

@@ -26,7 +26,7 @@ STRESSED = 16
 """Stressed flights per time scale."""
 
 RESERVE = 0.04
-"""Each time scale is also probed so much faster: there the end of thrust or rates may lie."""
+"""Each time scale is probed so much faster, too: there the end of thrust or rates may lie."""
 
 _TOLERATED = 2
 """Stressed flights that may be worse than the one that counts."""
@@ -39,6 +39,9 @@ _KEPT = 1.0 - CONTROL_DT / 0.5
 
 _NEAR_LIMIT = 0.98
 
+_LEAST_UPRIGHT = -0.1
+"""Cosine of the tilt beyond which a flight is lost; beyond 100 degrees it counts as crashed."""
+
 
 class Prediction(NamedTuple):
     """What the model expects of a policy at each of A time scales."""
@@ -46,7 +49,9 @@ class Prediction(NamedTuple):
     time_scale: Any  # [A]
     nominal_error: Any  # [A] m, peak, of the model itself with noise (mean over the ensemble)
     disagreement: Any  # [A] m, standard deviation of that over the ensemble
-    flight_error: Any  # [A] m, as the nominal error, but with the ramp: what a guard expects
+    whole_error: Any  # [A] m, as the nominal error, but with the ramp
+    tracking_error: Any  # [A] m, as the nominal error, but from the reference, wherever that is
+    flight_error: Any  # [A] m, as the tracking error, but with the ramp: what a guard expects
     stressed_error: Any  # [A] m, third largest peak of the stressed flights
     saturation: Any  # [A] share of commands at a limit
     probe_error: Any  # [A] m, as the nominal error, but faster by the reserve
@@ -55,8 +60,10 @@ class Prediction(NamedTuple):
 class _Seen(NamedTuple):
     """What is remembered of the flights so far, [members, flights] each."""
 
-    peak: jax.Array  # m, after the ramp
-    whole: jax.Array  # m, with it
+    peak: jax.Array  # m, after the ramp, as it is judged
+    used: jax.Array  # m, the same with the ramp
+    tracked: jax.Array  # m, after the ramp, from the reference
+    whole: jax.Array  # m, the same with the ramp
     saturated: jax.Array  # commands after the ramp that were at a limit
     counted: jax.Array  # commands after the ramp
 
@@ -71,12 +78,14 @@ def predict(
     scale: StressScale,
     key: jax.Array,
     corridor: Corridor | None = None,
+    reserve: Any = RESERVE,
 ) -> Prediction:
     """Whole flights, from hover over ramp and lap, at each time scale [A].
 
     All fly side by side until the longest is over. Each member of the ensemble flies its own
     vehicles in its own noise; the time scales share both, so that they differ by nothing else.
-    With a corridor, peaks after the ramp are of errors as they are judged there.
+    With a corridor, errors count as they are judged there. Each time scale is also probed a
+    `reserve` faster.
     """
     members, count = ensemble.lag.shape[0], time_scale.shape[0]
     each = STRESSED // members  # stressed flights per member and time scale
@@ -86,7 +95,7 @@ def predict(
     stressed = jax.tree.map(lambda x: x.reshape((members, each, *x.shape[1:])), stressed)
     # By flight: the model itself, stressed vehicles, and the model itself again for the probe.
     vehicles = jax.tree.map(lambda *x: jnp.concatenate(x, axis=1), plain, stressed, plain)
-    scales = jnp.concatenate([time_scale, (1.0 - RESERVE) * time_scale])
+    scales = jnp.concatenate([time_scale, (1.0 - reserve) * time_scale])
     index = jnp.arange(count)[:, None] + count * (jnp.arange(each + 2) == each + 1)
 
     def tiled(leaf: jax.Array) -> jax.Array:
@@ -96,14 +105,16 @@ def predict(
         policy, ensemble, switches, path, scales, index.ravel(), ramp_s,
         jax.tree.map(tiled, vehicles), scale.wander, noise_key, each + 2, corridor,
     )  # fmt: skip
-    peak, whole, saturated, counted = (x.reshape((members, count, each + 2)) for x in seen)
-    saturation = saturated / jnp.maximum(counted, 1.0)
+    seen = jax.tree.map(lambda x: x.reshape((members, count, each + 2)), seen)
+    peak, saturation = seen.peak, seen.saturated / jnp.maximum(seen.counted, 1.0)
     worst = jnp.sort(jnp.moveaxis(peak[:, :, 1:-1], 0, 1).reshape((count, -1)), axis=1)
     return Prediction(
         time_scale=time_scale,
         nominal_error=jnp.mean(peak[:, :, 0], axis=0),
         disagreement=jnp.std(peak[:, :, 0], axis=0),
-        flight_error=jnp.mean(whole[:, :, 0], axis=0),
+        whole_error=jnp.mean(seen.used[:, :, 0], axis=0),
+        tracking_error=jnp.mean(seen.tracked[:, :, 0], axis=0),
+        flight_error=jnp.mean(seen.whole[:, :, 0], axis=0),
         stressed_error=worst[:, -1 - _TOLERATED],
         saturation=jnp.mean(saturation[:, :, 0], axis=0),
         probe_error=jnp.mean(peak[:, :, -1], axis=0),
@@ -148,15 +159,20 @@ def _fly(
 
         moved, command = jax.vmap(move)(ensemble, flying, pushed, noise[..., :9])
         position, asked = flying.state.position, wanted.position[:, 0]
-        error = _bounded(jnp.linalg.norm(position - asked, axis=-1), moment < lasting)
+        away = jnp.linalg.norm(position - asked, axis=-1)
+        away = jnp.where(flying.state.rotation[..., 2, 2] < _LEAST_UPRIGHT, jnp.inf, away)
+        error = _bounded(away, moment < lasting)
         judged = error
         if corridor is not None:
-            judged = _bounded(corridor.judged(position, asked, beside), moment < lasting)
+            judged = jnp.maximum(away, corridor.judged(position, asked, beside))
+            judged = _bounded(judged, moment < lasting)
         counts = (moment >= ramp_s) & (moment < lasting)
         at_limit = jnp.any(jnp.abs(command[..., 1:]) >= _NEAR_LIMIT * high[1:], axis=-1)
         at_limit |= (command[..., 0] >= _NEAR_LIMIT * high[0]) | (command[..., 0] <= low[0])
         seen = _Seen(
             peak=jnp.where(counts, jnp.maximum(seen.peak, judged), seen.peak),
+            used=jnp.maximum(seen.used, judged),
+            tracked=jnp.where(counts, jnp.maximum(seen.tracked, error), seen.tracked),
             whole=jnp.maximum(seen.whole, error),
             saturated=seen.saturated + (counts & at_limit),
             counted=seen.counted + counts,
@@ -180,7 +196,7 @@ def _fly(
 
     zero = jnp.zeros((members, count))
     hovering = _hovering(policy, path, members, count)
-    flights = (hovering, jnp.zeros((members, count, 3)), _Seen(zero, zero, zero, zero))
+    flights = (hovering, jnp.zeros((members, count, 3)), _Seen(*[zero] * len(_Seen._fields)))
     carry = (jnp.int32(0), flights)
     _, (_, _, seen) = jax.lax.while_loop(lambda c: c[0] * CONTROL_DT < longest, chunk, carry)
     return seen

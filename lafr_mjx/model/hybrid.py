@@ -27,12 +27,6 @@ if TYPE_CHECKING:
 _DOWN = (0.0, 0.0, GRAVITY)
 
 
-def no_residual(state: ModelState) -> tuple[Any, Any]:
-    """The nominal model alone."""
-    del state
-    return 0.0, 0.0
-
-
 def step(
     state: ModelState,
     command: jax.Array,

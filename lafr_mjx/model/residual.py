@@ -103,6 +103,7 @@ def create(rng: np.random.Generator, features: str = "default", **more: Any) -> 
     network = parts.called("features", features, partial(kind.create, rng), values | more)
     if not callable(network):
         raise InputError(f"--features {features}: has no '__call__': it is no residual")
+    parts.check_weights("features", features, network)
     return Residual(network, np.log(np.maximum(LAG_PRIOR, 1e-4)) / _LAG_SCALE)
 
 

@@ -93,24 +93,16 @@ def fly(
     """
     start_tick = state.tick
     limit = conditions.before.crash.error
-    preview = controller.preview_s()
     time_scale = jnp.asarray(clock.time_scale, jnp.float32)
-
-    def reference_with(clock: Clock, offset: Scalar) -> Any:
-        return reference_state(path, *clocks.shifted(clock, offset))
 
     def tick(carry: tuple, _: None) -> tuple[tuple, Rollout]:
         state, memory, clock = carry
         time = (state.tick - start_tick) * jnp.float32(CONTROL_DT)
         params = conditions.at(time)
         now = simulation.sense(state)
-        age = now.time - now.stamp
-        sensed = Sensed(now.state, time - age, time)
-        reference = reference_with(clock, 0.0)
-        wanted = jax.vmap(lambda offset: reference_with(clock, offset - age))(preview)
-        new_memory, command = controller(memory, sensed, wanted)
-        # A controller's NaN is never sent: the vehicle is told to hover.
-        command = jnp.where(jnp.all(jnp.isfinite(command)), command, COMMAND_HOVER)
+        sensed = Sensed(now.state, time - (now.time - now.stamp), time)
+        reference = reference_state(path, *clocks.shifted(clock, 0.0))
+        new_memory, command = commanded(controller, memory, path, clock, sensed)
         command = jnp.clip(command, params.command_low, params.command_high)
 
         true = simulation.truth(engine, state)
@@ -163,6 +155,19 @@ def fly(
         sample_received=merge(rollout.sample_received),
     )
     return state, rollout
+
+
+def commanded(
+    controller: Controller, memory: Any, path: Path, clock: Clock, sensed: Sensed
+) -> tuple[Any, jax.Array]:
+    """What a controller remembers and commands [4], by the reference of the sample's own moment."""
+    age = sensed.time - sensed.stamp
+    wanted = jax.vmap(lambda offset: reference_state(path, *clocks.shifted(clock, offset - age)))(
+        controller.preview_s()
+    )
+    memory, command = controller(memory, sensed, wanted)
+    # A controller's NaN is never sent: the vehicle is told to hover.
+    return memory, jnp.where(jnp.all(jnp.isfinite(command)), command, COMMAND_HOVER)
 
 
 def help_of(controller: Controller, memory: Any) -> tuple[Any, jax.Array]:

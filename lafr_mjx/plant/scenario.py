@@ -14,7 +14,7 @@ import numpy as np
 
 from lafr_mjx.errors import InputError
 from lafr_mjx.plant.settings import Settings, keys
-from lafr_mjx.resources import find_toml, shipped_names
+from lafr_mjx.resources import find_toml
 from lafr_mjx.toml_table import Table, read_toml
 
 if TYPE_CHECKING:
@@ -103,11 +103,6 @@ def load_scenario(name_or_path: str) -> Scenario:
     """Load a shipped scenario by name (`wind5`) or a user's file by path."""
     path = find_toml(FOLDER, name_or_path, "scenario")
     return _read(path, depth=0)
-
-
-def scenario_names() -> list[str]:
-    """The shipped scenarios."""
-    return shipped_names(FOLDER)
 
 
 def _read(path: Path, depth: int) -> Scenario:

@@ -9,10 +9,10 @@ import jax
 import jax.numpy as jnp
 import numpy as np
 
-from lafr_mjx.plant.flight import help_of
+from lafr_mjx.plant.flight import commanded, help_of
 from lafr_mjx.reference import clock as clocks
 from lafr_mjx.reference.flatness import reference_state
-from lafr_mjx.types import COMMAND_HOVER, CONTROL_DT, SAMPLE_DT, Rollout, Sensed
+from lafr_mjx.types import CONTROL_DT, SAMPLE_DT, Rollout, Sensed
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -117,13 +117,7 @@ def _tick(
     controller: Any, path: Path, memory: Any, clock: Clock, asked: Any, sensed: Sensed
 ) -> tuple[Any, Any, Clock, jax.Array]:
     """One command, what goes on to the next, and whether a fallback gave it."""
-    age = sensed.time - sensed.stamp
-    wanted = jax.vmap(lambda offset: reference_state(path, *clocks.shifted(clock, offset - age)))(
-        controller.preview_s()
-    )
-    memory, command = controller(memory, sensed, wanted)
-    # A controller's NaN is never sent: the vehicle is told to hover.
-    command = jnp.where(jnp.all(jnp.isfinite(command)), command, COMMAND_HOVER)
+    memory, command = commanded(controller, memory, path, clock, sensed)
     factor, fallback = help_of(controller, memory)
     slowed = clocks.with_time_scale(clock, asked * factor)
     return memory, command, clocks.advance(slowed, CONTROL_DT), fallback

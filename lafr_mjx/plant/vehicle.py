@@ -93,7 +93,6 @@ class Vehicle:
 
     name: str
     description: str
-    profile_path: Path
     mjcf_path: Path
     body_name: str  # of the MJCF body with the free joint
     mass: float  # kg, of all that flies
@@ -141,7 +140,6 @@ def load_vehicle(name_or_path: str) -> Vehicle:
     vehicle = Vehicle(
         name=name,
         description=description,
-        profile_path=path,
         mjcf_path=mjcf_path,
         body_name=body.name,
         **{key: value for key, value in body._asdict().items() if key != "name"},

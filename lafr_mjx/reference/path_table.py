@@ -28,10 +28,14 @@ def read_path(table: Table) -> tuple[Path, str]:
     """Read a path; returns it with the name of its kind."""
     kind = table.string("kind", choices=tuple(_READERS))
     duration_s = table.number("lap_s", at_least=0.1, at_most=3600.0)
-    path = _READERS[kind](table, duration_s)
+    return shareable(_READERS[kind](table, duration_s)), kind
+
+
+def shareable(path: Path) -> Path:
+    """The same curve in as many segments as those of other tasks have."""
     segments = len(path.breaks) - 1
     count = -(-segments // PROGRAM_SEGMENTS) * PROGRAM_SEGMENTS
-    return splines.with_segments(path, count), kind
+    return splines.with_segments(path, count)
 
 
 def _harmonics(table: Table, duration_s: float) -> Path:

@@ -21,7 +21,7 @@ if TYPE_CHECKING:
 _CONTINUOUS = 6
 """Derivatives that are continuous at the knots."""
 
-_MAX_SEGMENTS = 256
+MAX_SEGMENTS = 256
 _MAX_DURATION_RATIO = 100.0
 """Beyond this ratio of segments the sixth derivative's continuity is lost in rounding."""
 
@@ -268,6 +268,6 @@ def _check_duration(duration_s: float) -> None:
 
 
 def _segment_count(segments: int) -> int:
-    if not 1 <= segments <= _MAX_SEGMENTS:
-        raise InputError(f"{segments} segments; allowed are 1 to {_MAX_SEGMENTS}")
+    if not 1 <= segments <= MAX_SEGMENTS:
+        raise InputError(f"{segments} segments; allowed are 1 to {MAX_SEGMENTS}")
     return segments

@@ -7,8 +7,9 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from lafr_mjx.report import claim_figures as claims
-from lafr_mjx.report.material import TASK_WORDS, ramp, records, threshold
+from lafr_mjx.report.material import TASK_WORDS, records, threshold
 from lafr_mjx.report.paper_runs import FAULTS
+from lafr_mjx.tasks import load_task
 from lafr_mjx.view import report_flights, report_plots
 from lafr_mjx.view.drawing import SCENARIO_COLOURS
 from lafr_mjx.view.page import Section, Table
@@ -44,7 +45,7 @@ def wind(material: Material) -> Section | None:
             rows[run.spec.method] = shown
     if not rows:
         return None
-    report_flights.plot_path_grid(material.place("wind"), rows, ramp(ours))
+    report_flights.plot_path_grid(material.place("wind"), rows, load_task(ours.spec.task))
     caption = (
         f"Figure-8 in a wind of 5 m/s with gusts (seed {ours.spec.seed}), seen from above, after "
         f"the ramp: the policy before learning (V0), after one update (V1) and after the tenth. "
@@ -136,8 +137,6 @@ def _potential(scale: np.ndarray, error: np.ndarray, limit: float) -> np.ndarray
 
 def inspection(material: Material) -> Section | None:
     """The tour of the landmarks before and after."""
-    from lafr_mjx.tasks import load_task
-
     runs = material.runs.matching(task="inspection", method="ours")
     if not runs:
         return None
@@ -151,11 +150,7 @@ def inspection(material: Material) -> Section | None:
             shown.append(report_flights.Shown(rollout, f"V{record['iteration']}: {lap:.1f} s"))
     if not shown:
         return None
-    course = report_flights.Course(
-        task.landmarks, task.landmark_radius_m, [(fan.position, fan.direction) for fan in task.fans]
-    )
-    report_flights.plot_inspection(material.place("inspection"), shown, course, records(runs),
-                                   task.ramp_s)  # fmt: skip
+    report_flights.plot_inspection(material.place("inspection"), shown, task, records(runs))
     return Section("Inspection: before and after", [
         material.picture("inspection", "Tour of the landmarks before and after",
                          "Closed tour of three landmarks (circles: within 0.25 m of each) past a "

@@ -22,6 +22,7 @@ if TYPE_CHECKING:
 _CONFIG = "config.toml"
 _NEEDED = ("flight_time_s", "time_scale", "lap_time_s", "peak_speed_mps", "rmse_m",
            "peak_error_m", "crashed")  # fmt: skip
+_ALIKE = ("features", "policy", "reference", "cost", "plugins", "vehicle")
 _DEPTH = 3  # how far below a given folder runs are looked for
 
 
@@ -138,19 +139,19 @@ def _read(folder: Path) -> FlownRun:
     for key, value in known.items():
         if type(value) is not type(usual[key]):
             raise InputError(f"{folder / _CONFIG}: 'run.{key}' is {value!r}")
-    # Settings that are newer than this reader, or that the usual comparison does not vary.
-    odd = [
-        f"{key} {value}" for key, value in given.items()
-        if (key not in usual or key in ("features", "plugins")) and value not in ("default", [])
-    ]  # fmt: skip
-    if known.get("vehicle", "lafr192") != "lafr192":
-        odd.append(f"vehicle {_name(known['vehicle'])}")
+    newer = [f"{key} {value}" for key, value in given.items() if key not in usual]
     records = run.iterations()
     if not records:
         raise InputError(f"{folder}: no iteration of this run is finished yet")
     _check_records(str(folder), records)
-    spec = RunSpec(**known)
-    return FlownRun(spec, records, folder, run.config, run.written_by, ", ".join(odd))
+    spec, odd = RunSpec(**known), ", ".join(newer + _unusual(RunSpec(**known)))
+    return FlownRun(spec, records, folder, run.config, run.written_by, odd)
+
+
+def _unusual(spec: RunSpec) -> list[str]:
+    """What the usual comparison does not vary."""
+    usual, given = RunSpec().table(), spec.table()
+    return [f"{key} {_name(str(given[key]))}" for key in _ALIKE if given[key] != usual[key]]
 
 
 def _is_ablation(folder: Path) -> bool:
@@ -168,8 +169,7 @@ def _read_ablation(folder: Path) -> list[FlownRun]:
         own = {key: getattr(result, key) for key in ("task", "scenario", "method", "seed", "plant")}
         spec = RunSpec(**shared, **own)
         odd = [f"{key} {value:g}" for key, value in result.sweep.items()]
-        odd += [f"features {spec.features}"] if spec.features != "default" else []
-        odd += [f"vehicle {_name(spec.vehicle)}"] if spec.vehicle != "lafr192" else []
+        odd += _unusual(spec)
         written_by = str(config.get("lafr_mjx_version", ""))
         flights = folder / ablation_table.FLIGHTS / result.name
         runs.append(FlownRun(spec, result.iterations, None, {}, written_by, ", ".join(odd),

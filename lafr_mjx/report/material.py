@@ -66,11 +66,6 @@ def threshold(run: FlownRun) -> float:
     return float(run.config.get("task", {}).get("error_threshold_m", THRESHOLD_M))
 
 
-def ramp(run: FlownRun) -> float:
-    """Seconds until figures of a flight count."""
-    return float(run.config.get("task", {}).get("ramp_s", 1.5))
-
-
 def records(runs: Sequence[FlownRun]) -> list[list[dict[str, Any]]]:
     """What the figures are drawn from."""
     return [run.records for run in runs]

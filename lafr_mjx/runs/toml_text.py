@@ -2,16 +2,14 @@
 
 from __future__ import annotations
 
-import json
-import re
 from typing import TYPE_CHECKING, Any
+
+import tomli_w
 
 from lafr_mjx.errors import InputError
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
-
-_BARE_KEY = re.compile(r"[A-Za-z0-9_-]+")
 
 
 def toml_text(table: Mapping[str, Any]) -> str:
@@ -19,50 +17,21 @@ def toml_text(table: Mapping[str, Any]) -> str:
 
     Floats keep every bit. What TOML cannot say, such as None, is a TypeError.
     """
-    lines: list[str] = []
-    _write_table(table, (), lines)
-    return "\n".join(lines).strip("\n") + "\n"
+    return tomli_w.dumps(_plain(table, ()))
 
 
-def _write_table(table: Mapping[str, Any], name: tuple[str, ...], lines: list[str]) -> None:
-    # A key after a sub-table's header would belong to the sub-table: plain values come first.
-    children = {key: value for key, value in table.items() if isinstance(value, dict)}
-    if name:
-        lines.extend(("", f"[{'.'.join(map(_key, name))}]"))
-    for key, value in table.items():
-        if key not in children:
-            lines.append(f"{_key(key)} = {_value(value, (*name, key))}")
-    for key, child in children.items():
-        _write_table(child, (*name, key), lines)
-
-
-def _key(key: str) -> str:
-    if not isinstance(key, str):
-        raise TypeError(f"key {key!r}: the keys of a configuration are strings")
-    return key if _BARE_KEY.fullmatch(key) else _string(key)
-
-
-def _value(value: Any, name: tuple[str, ...]) -> str:
+def _plain(value: Any, name: tuple[str, ...]) -> Any:
+    if isinstance(value, dict):
+        return {key: _plain(item, (*name, key)) for key, item in value.items()}
     if hasattr(value, "tolist"):  # NumPy and JAX: arrays as lists, scalars as numbers
         value = value.tolist()
-    if isinstance(value, bool):
-        return "true" if value else "false"
-    if isinstance(value, str):
-        return _string(value)
-    if isinstance(value, int | float):
-        return repr(value)
     if isinstance(value, list | tuple):
-        return f"[{', '.join(_value(item, name) for item in value)}]"
-    if isinstance(value, dict):  # within a list
-        items = (f"{_key(key)} = {_value(item, (*name, key))}" for key, item in value.items())
-        return f"{{{', '.join(items)}}}"
-    raise TypeError(f"configuration '{'.'.join(name)}': {value!r} has no form in TOML")
-
-
-def _string(text: str) -> str:
-    try:
-        text.encode("utf-8")
-    except UnicodeEncodeError as error:
-        raise InputError(f"{text!r}: is not UTF-8 text") from error
-    # JSON's escapes are TOML's, but for DEL, which JSON leaves as it is.
-    return json.dumps(text, ensure_ascii=False).replace("\x7f", "\\u007f")
+        return [_plain(item, name) for item in value]
+    if isinstance(value, str):
+        try:
+            value.encode("utf-8")
+        except UnicodeEncodeError as error:
+            raise InputError(f"{value!r}: is not UTF-8 text") from error
+    elif not isinstance(value, bool | int | float):
+        raise TypeError(f"configuration '{'.'.join(name)}': {value!r} has no form in TOML")
+    return value

@@ -195,9 +195,9 @@ def _state_bounds(
             low[:3, node] = high[:3, node] = np.asarray(derivatives(path, phase))[0, :3]
             still = [3, 4, 5, 6, 7, *range(9, rows)]
             low[still, node] = high[still, node] = 0.0
-    if isinstance(geometry, Gates) and geometry.radius == 0.0:
-        for node, point in zip(_gate_nodes(counts, closed), geometry.points, strict=True):
-            low[:3, node] = high[:3, node] = point
+    if isinstance(geometry, Gates):
+        nodes = np.array(_gate_nodes(counts, closed))[geometry.radii == 0.0]
+        low[:3, nodes] = high[:3, nodes] = geometry.points[geometry.radii == 0.0].T
     return low, high
 
 
@@ -215,13 +215,15 @@ def _pass_gates(
     program: Program, path: Path, gates: Gates, states: Any, counts: list[int], yaw_band: float
 ) -> None:
     closed = bool(path.periodic > 0.5)
-    for node, point, phase in zip(
-        _gate_nodes(counts, closed), gates.points, gates.phase, strict=True
-    ):
+    for i, node in enumerate(_gate_nodes(counts, closed)):
+        radius, phase = gates.radii[i], gates.phase[i]
         end = not closed and node in (0, sum(counts))
-        if gates.radius > 0.0 and not end:
-            away = (states[:3, node] - point) / gates.radius
+        if radius > 0.0 and not end:
+            away = (states[:3, node] - gates.points[i]) / radius
             program.require(casadi().sumsqr(away), 0.0, 1.0)
+            if gates.normals is not None:
+                program.require(casadi().dot(away, gates.normals[i]))
+                program.require(casadi().dot(states[3:6, node], gates.normals[i]), 0.0, np.inf)
         if not _yaw_is_constant(path):
             yaw = float(np.asarray(derivatives(path, phase))[0, 3])
             band = max(yaw_band, _LOOSE_YAW)

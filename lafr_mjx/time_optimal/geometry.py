@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, NamedTuple
+from typing import TYPE_CHECKING, Any, NamedTuple
 
 import numpy as np
 from scipy.optimize import minimize_scalar
@@ -28,27 +28,36 @@ class Tube(NamedTuple):
 
 
 class Gates(NamedTuple):
-    """Points to pass in this order; in between the path is free."""
+    """Points to pass in this order, or openings; in between the path is free."""
 
     points: np.ndarray  # [W, 3] m
     phase: np.ndarray  # [W] s, where the task's path passes them; increasing
-    radius: float  # m, how near each must be passed
+    radius: Any  # m, how near each must be passed; one for all, or [W]
     kind: str  # for tables and messages
+    normals: np.ndarray | None = None  # [W, 3] of openings, passed in their plane, along these
+
+    @property
+    def radii(self) -> np.ndarray:
+        """Of each, [W] m."""
+        return np.broadcast_to(self.radius, len(self.points))
 
     @property
     def words(self) -> str:
         """For tables and messages."""
-        near = f", {self.radius:g} m near" if self.radius > 0.0 else ""
+        balls = self.normals is None and self.radii.max() > 0.0
+        near = f", {self.radii.max():g} m near" if balls else ""
         return f"{self.kind}{near}"
 
 
 def default_geometry(task: Task) -> Tube | Gates:
     """What matters in a task besides its path.
 
-    Its landmarks, if it has some. From rest to rest: start and end. On a closed path that
-    turns back: the points where it does. Otherwise a tube as wide as the task's error
-    threshold.
+    Its gates or else its landmarks, if it has some. From rest to rest: start and end. On a
+    closed path that turns back: the points where it does. Otherwise a tube as wide as the
+    task's error threshold.
     """
+    if task.gates:
+        return _gates(task)
     if len(task.landmarks):
         return _landmarks(task)
     if not task.periodic:
@@ -66,6 +75,18 @@ def evenly_spaced(task: Task, count: int, radius: float) -> Gates:
     phase = np.linspace(0.0, task.lap_s, count, endpoint=not task.periodic)
     points = np.asarray(derivatives(task.path, phase))[:, 0, :3]
     return Gates(points, phase, radius, f"through {count} points of the path")
+
+
+def _gates(task: Task) -> Gates:
+    points, normals = (
+        np.array([getattr(g, k) for g in task.gates]) for k in ("position", "normal")
+    )
+    radii, phase = np.array([gate.radius for gate in task.gates]), task.gate_phases
+    if not task.periodic:  # in hover at the ends, where nothing has a direction
+        points = np.vstack([task.start_position, points, task.goal_position])
+        normals, radii = np.pad(normals, ((1, 1), (0, 0))), np.pad(radii, 1)
+        phase = np.concatenate([[0.0], phase, [task.lap_s]])
+    return Gates(points, phase, radii, "through the gates", normals)
 
 
 def _landmarks(task: Task) -> Gates:

@@ -13,6 +13,7 @@ from typing import TYPE_CHECKING, NamedTuple
 import numpy as np
 
 from lafr_mjx.errors import RunError
+from lafr_mjx.gates import Gate, crossings
 from lafr_mjx.reference.path import derivatives, lap_s
 from lafr_mjx.so3 import matrix_to_quaternion, multiply, quaternion_to_matrix
 from lafr_mjx.time_optimal.geometry import Gates, Tube
@@ -41,7 +42,6 @@ class Check(NamedTuple):
     geometry_excess_m: float  # largest distance beyond the tube, a gate or the path
     peak_rate_radps: float  # largest body rate about one axis
     peak_speed_mps: float
-    lowest_m: float  # altitude
 
 
 def check(path: Path, geometry: Tube | Gates | None, ideal: Ideal, motion: Motion) -> Check:
@@ -67,7 +67,6 @@ def check(path: Path, geometry: Tube | Gates | None, ideal: Ideal, motion: Motio
         geometry_excess_m=_geometry_excess(path, geometry, motion),
         peak_rate_radps=float(np.abs(motion.command[..., 1:]).max()),
         peak_speed_mps=float(np.linalg.norm(motion.velocity, axis=-1).max()),
-        lowest_m=float(motion.position[..., 2].min()),
     )
 
 
@@ -155,11 +154,28 @@ def _limit_excess(ideal: Ideal, motion: Motion) -> float:
     return max(0.0, *(float(x.max()) for x in beyond))
 
 
+def _openings_excess(openings: list[Gate], points: np.ndarray, closed: bool) -> float:
+    """How far beyond its edge an opening is passed in its direction; inf if it is not."""
+    if closed:  # the lap begins in an opening
+        points = np.vstack([points, points[1:3]])
+    # The ends of a motion from rest to rest have no radius.
+    nearest = [
+        crossings(points, opening)[1].min(initial=np.inf) - opening.radius
+        for opening in openings
+        if opening.radius > 0.0
+    ]
+    return max(0.0, *map(float, nearest))
+
+
 def _geometry_excess(path: Path, geometry: Tube | Gates | None, motion: Motion) -> float:
     points = motion.position.reshape(-1, 3)
+    if isinstance(geometry, Gates) and geometry.normals is not None:
+        openings = zip(geometry.points, geometry.normals, geometry.radii, strict=True)
+        closed = bool(path.periodic > 0.5)
+        return _openings_excess([Gate(*each) for each in openings], points, closed)
     if isinstance(geometry, Gates):
         nearest = [np.linalg.norm(points - gate, axis=1).min() for gate in geometry.points]
-        return max(0.0, float(max(nearest)) - geometry.radius)
+        return max(0.0, float(np.max(nearest - geometry.radii)))
     if geometry is None:
         there = np.asarray(derivatives(path, motion.phase))[..., 0, :3]
         return float(np.linalg.norm(motion.position - there, axis=-1).max())

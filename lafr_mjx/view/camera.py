@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING, Literal
 
 import numpy as np
 
+from lafr_mjx.view.decorations import TRAIL_WIDTH
 from lafr_mjx.view.offscreen import camera_at
 
 if TYPE_CHECKING:
@@ -24,17 +25,18 @@ _AZIMUTH, _ELEVATION, _LOWERED = 90.0, -28.0, 0.05
 _ROOM_M = 0.2  # around the path, for the drone beside it
 NEAREST_M = 2.0  # of the wide camera: a small course must not fill the picture
 _SMOOTHING_S = 0.5
+_NEAR_M = 6.0  # from so far a trail is drawn as it is
 
 
 def wide_camera(
     scene: Scene, aspect: float, elevation: float = _ELEVATION, lowered: float = _LOWERED
 ) -> mujoco.MjvCamera:
-    """A camera that sees the paths of all stages, looking along the arena's shorter side.
+    """A camera that sees all of all stages, looking along the arena's shorter side.
 
     It looks below the middle, by the share `lowered` of its distance: the floor with the shadow
     is worth seeing.
     """
-    points = np.concatenate([stage.path for stage in scene.stages])
+    points = np.concatenate([stage.outline for stage in scene.stages])
     low, high = points.min(axis=0) - _ROOM_M, points.max(axis=0) + _ROOM_M
     azimuth = _AZIMUTH if high[0] - low[0] >= high[1] - low[1] else 0.0
     middle = 0.5 * (low + high)
@@ -42,6 +44,11 @@ def wide_camera(
     distance = max(nearest(corners, _HIGH, aspect, (azimuth, elevation), lowered), NEAREST_M)
     middle[2] -= lowered * distance
     return camera_at(middle, distance, azimuth, elevation)
+
+
+def trail_width(camera: mujoco.MjvCamera) -> float:
+    """Radius of a trail [m] that is seen from this camera, however large the course is."""
+    return TRAIL_WIDTH * max(1.0, camera.distance / _NEAR_M)
 
 
 def looking(azimuth: float, elevation: float) -> tuple[np.ndarray, np.ndarray, np.ndarray]:

@@ -11,12 +11,12 @@ import jax.numpy as jnp
 import numpy as np
 
 from lafr_mjx import compilation_cache, so3
+from lafr_mjx.adaptation.first_policy import stored_policy
 from lafr_mjx.control.geometric import geometric_controller
-from lafr_mjx.control.policy_file import load_policy
-from lafr_mjx.errors import InputError
 from lafr_mjx.output import check_range
 from lafr_mjx.plant import simulation
 from lafr_mjx.plant.engine import EngineName, build_engine
+from lafr_mjx.plant.flight import commanded
 from lafr_mjx.plant.plant import Plant
 from lafr_mjx.plant.plugins import SteadyWind
 from lafr_mjx.plant.scenario import Scenario, load_scenario
@@ -27,7 +27,8 @@ from lafr_mjx.reference import clock as clocks
 from lafr_mjx.reference.flatness import reference_state
 from lafr_mjx.reference.path import derivatives
 from lafr_mjx.tasks import Task, load_task
-from lafr_mjx.types import COMMAND_HOVER, CONTROL_DT, Reference, Sensed, State
+from lafr_mjx.types import CONTROL_DT, Reference, Sensed, State
+from lafr_mjx.view.course_shapes import gate_states
 from lafr_mjx.view.player import BACKSPACE, DOWN, EIGHT, ENTER, SEVEN, SIX, SPACE, UP
 from lafr_mjx.view.replay import Replay, replay_of
 from lafr_mjx.view.shown_flight import SPIN_SHOWN, Moment
@@ -96,24 +97,8 @@ def load_live(
     if policy is None:
         controller, title = geometric_controller(loaded.limits), "geometric controller"
     else:
-        controller, title = load_policy(policy), policy.name
-        _check_same_limits(controller.limits, loaded, policy)
+        controller, title = stored_policy(str(policy), loaded.limits), policy.name
     return LiveSetup(flown, weather, loaded, controller, title, scale, engine, seed)
-
-
-def _check_same_limits(limits: Any, vehicle: Vehicle, policy: Path) -> None:
-    """A policy's commands are scaled to the limits of the vehicle it was trained for."""
-    for mine, theirs in zip(limits, vehicle.limits, strict=True):
-        if not np.allclose(mine, theirs, rtol=1e-4, atol=1e-4):
-            raise InputError(
-                f"{policy}: was trained for another vehicle: its commands end at "
-                f"{_listed(limits.high)}, those of '{vehicle.name}' at "
-                f"{_listed(vehicle.limits.high)} (m/s² and rad/s); give its own by --vehicle"
-            )
-
-
-def _listed(values: Any) -> str:
-    return "(" + ", ".join(f"{float(value):g}" for value in values) + ")"
 
 
 def _quaternion(rotation: Any) -> np.ndarray:
@@ -151,6 +136,7 @@ class LiveFlight:
         self._fan_scale = settings.fan_scale
         self._engine = build_engine(setup.vehicle, setup.engine)
         self._params = params_for(setup.vehicle, settings, setup.task.fans)
+        self.planned = None
         self._path = jax.tree.map(lambda x: jnp.asarray(x, jnp.float32), setup.task.path)
         self._controller = jax.tree.map(jnp.asarray, setup.controller)
         self._flights = 0
@@ -217,7 +203,8 @@ class LiveFlight:
             blade_angle=self._blades,
             wind=self.wind,
             fan_scale=self._fan_scale,
-            crashed=bool(self.crash),
+            gates=gate_states(self.setup.task.gates, self.trail(self.time, _KEPT_S)[0])[-1],
+            event="crash" if self.crash else "",
         )
 
     def trail(self, time: float, seconds: float) -> tuple[np.ndarray, np.ndarray]:
@@ -266,18 +253,11 @@ def _tick(
 ) -> tuple[_Now, _Seen]:
     """One control interval: sense, compare with the reference, command, fly."""
     state, memory, clock = now
-
-    def reference_with(offset: Any) -> Any:
-        return reference_state(path, *clocks.shifted(clock, offset))
-
     sensed = simulation.sense(state)
-    age = sensed.time - sensed.stamp
     time = clock.elapsed
-    sensed = Sensed(sensed.state, time - age, time)
-    wanted = jax.vmap(lambda offset: reference_with(offset - age))(controller.preview_s())
-    memory, command = controller(memory, sensed, wanted)
-    command = jnp.where(jnp.all(jnp.isfinite(command)), command, COMMAND_HOVER)
-    reference = reference_with(0.0)
+    sensed = Sensed(sensed.state, time - (sensed.time - sensed.stamp), time)
+    memory, command = commanded(controller, memory, path, clock, sensed)
+    reference = reference_state(path, *clocks.shifted(clock, 0.0))
     new, _ = simulation.step(engine, params, state, command)
     clock = clocks.advance(clocks.with_time_scale(clock, time_scale), CONTROL_DT)
     true = simulation.truth(engine, state)

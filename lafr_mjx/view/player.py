@@ -15,7 +15,7 @@ if TYPE_CHECKING:
 # Codes of GLFW, which the viewer passes on. All letters belong to MuJoCo's own switches.
 SPACE, ENTER, BACKSPACE = 32, 257, 259
 RIGHT, LEFT, DOWN, UP = 262, 263, 264, 265
-SIX, SEVEN, EIGHT = 54, 55, 56
+SIX, SEVEN, EIGHT, NINE = 54, 55, 56, 57
 
 SPEEDS = (0.05, 0.1, 0.25, 0.5, 1.0, 2.0, 4.0)
 PAUSE_AT_END_S = 1.0
@@ -25,6 +25,7 @@ REPLAY_KEYS = (
     ("Left, Right", "iteration"),
     ("Down, Up", "slower, faster"),
     ("6, 7", "one tick back, on"),
+    ("9", "corridor"),
     ("Backspace", "from the start"),
     ("Enter", "follow or free camera"),
 )
@@ -40,6 +41,7 @@ class Player:
         self.speed = speed
         self.follow = follow
         self.paused = False
+        self.corridor = True
         self.index = 0
         self.time = 0.0
 
@@ -95,6 +97,8 @@ class Player:
         elif key in (SIX, SEVEN):
             self.paused = True
             self.seek(self.time + (CONTROL_DT if key == SEVEN else -CONTROL_DT))
+        elif key == NINE:
+            self.corridor = not self.corridor
         elif key == BACKSPACE:
             self.time = 0.0
         elif key == ENTER:

@@ -19,11 +19,13 @@ from matplotlib.lines import Line2D
 from matplotlib.ticker import MaxNLocator, NullLocator, ScalarFormatter
 
 from lafr_mjx.errors import InputError, RunError
+from lafr_mjx.view.course_shapes import leaves_path, outline
 from lafr_mjx.view.drawing import (
     BLUE,
     DARK,
     GREY,
     ORANGE,
+    PURPLE,
     RED,
     array,
     column,
@@ -44,32 +46,32 @@ if TYPE_CHECKING:
     from matplotlib.axes import Axes
 
     from lafr_mjx.runs.run_folder import RunFolder
+    from lafr_mjx.tasks import Task
     from lafr_mjx.types import Rollout
 
 ITERATION_MAP = "viridis_r"
 MEAN_S = 2.0
+_SIDE_FROM_M = 0.5  # of height between a course's lowest and highest point
 _STACKED_BELOW = 0.55  # height over width of a path below which views go one above another
 
 
 def make_plots(
     folder: RunFolder,
-    task_name: str,
+    task: Task,
     rate_limit: float,
-    error_threshold: float,
 ) -> list[Path]:
     """Draw all figures of a run into its folder `plots`.
 
     Args:
         folder: the run.
-        task_name: for the titles.
+        task: what was flown.
         rate_limit: largest body rate that may be commanded [rad/s].
-        error_threshold: E_th [m].
 
     Returns:
         The files, those without data left out.
     """
     records = folder.iterations()
-    flights = folder.rollout_numbers()
+    flights = {number: folder.load_rollout(number) for number in folder.rollout_numbers()}
     if not records and not flights:
         raise InputError(f"{folder.path}: no iteration is finished yet; there is nothing to draw")
     plots = folder.path / "plots"
@@ -77,29 +79,34 @@ def make_plots(
     try:
         plots.mkdir(exist_ok=True)
         if records:
-            drawn.append(plot_progress(plots, records, task_name, error_threshold))
+            planned = any(leaves_path(task, track_of(f).reference) for f in flights.values())
+            drawn.append(plot_progress(plots, records, task, planned=planned))
         if flights:
-            first, last = folder.load_rollout(flights[0]), folder.load_rollout(flights[-1])
-            drawn.append(plot_paths(plots, {flights[0]: first, flights[-1]: last}, task_name))
-            rates = [commanded_rates(folder.load_rollout(i)) for i in flights]
-            title = f"Commanded body rates on {task_name}"
+            shown = {number: flights[number] for number in (min(flights), max(flights))}
+            drawn.append(plot_paths(plots, shown, task))
+            rates = [commanded_rates(rollout) for rollout in flights.values()]
+            title = f"Commanded body rates on {task.name}"
             drawn.append(plot_rates(plots / "body_rates.png", {title: rates}, rate_limit))
         if any(record.get("candidates") for record in records):
-            drawn.append(plot_ats(plots, records, task_name, error_threshold))
+            drawn.append(plot_ats(plots, records, task.name, task.error_threshold_m))
     except OSError as error:
         raise RunError(f"{plots}: cannot be written: {error.strerror or error}") from error
     return drawn
 
 
 def plot_progress(
-    plots: Path, records: Sequence[Mapping[str, Any]], task_name: str, error_threshold: float
+    plots: Path, records: Sequence[Mapping[str, Any]], task: Task, *, planned: bool = False
 ) -> Path:
-    """`progress.png`: speed, lap and errors over the iterations."""
+    """`progress.png`: speed, lap and errors over the iterations.
+
+    Where the reference is planned off the task's path, the distance from that path, too.
+    """
+    error_threshold = task.error_threshold_m
     number = column(records, "iteration")
     crashed = np.array([bool(record.get("crashed")) for record in records])
     with drawn_figure(plots / "progress.png", (7.2, 5.2)) as (figure, path):
         axes = figure.subplots(2, 2, sharex=True)
-        figure.suptitle(f"Progress of the adaptation on {task_name}", x=0.01, ha="left")
+        figure.suptitle(f"Progress of the adaptation on {task.name}", x=0.01, ha="left")
 
         def panel(axis: Axes, label: str, name: str) -> np.ndarray:
             values = column(records, name)
@@ -123,6 +130,10 @@ def plot_progress(
             errors.plot(
                 number, predicted, "s--", color=ORANGE, mfc="white", lw=1.2, label="predicted"
             )
+        away = column(records, "peak_path_distance_m")
+        if planned and np.isfinite(away).any():
+            errors.plot(number, away, "^-", color=PURPLE, lw=1.2, label="off the task's path")
+            peak = np.fmax(peak, away)
         # In the legend, for beside the line there may be data anywhere.
         errors.axhline(error_threshold, color=RED, ls=(0, (4, 2)), lw=1.2,
                        label=f"$E_{{th}}$ = {error_threshold:g} m")  # fmt: skip
@@ -144,22 +155,32 @@ def plot_progress(
         return path
 
 
-def plot_paths(plots: Path, flights: Mapping[int, Rollout], task_name: str) -> Path:
-    """`paths.png`: flown paths from above, coloured by speed, on one scale."""
+def plot_paths(plots: Path, flights: Mapping[int, Rollout], task: Task) -> Path:
+    """`paths.png`: flown paths from above, coloured by speed, on one scale.
+
+    A course with gates, or with heights, is seen from the side, too.
+    """
     tracks = {number: track_of(rollout) for number, rollout in flights.items()}
-    view = view_of(tracks.values())
+    view = view_of(tracks.values(), task)
     titled = [(f"Flight {i}: up to {t.speed.max():.1f} m/s", t) for i, t in tracks.items()]
-    stacked = view.aspect < _STACKED_BELOW
+    high = task.gates or np.ptp(outline(task)[:, 2]) > _SIDE_FROM_M
+    stacked = view.aspect < _STACKED_BELOW and not high
     rows = [[one] for one in titled] if stacked else [titled]
+    views = [view] * len(rows)
+    if high:
+        rows.append([("", track) for track in tracks.values()])
+        views.append(view_of(tracks.values(), task, (0, 2)))
     columns = len(rows[0])
-    width = 5.8 if stacked else min(2.9 if columns > 1 else 5.0, 5.5 / view.aspect)  # inches, each
-    size = (max(columns * width + 1.4, 4.8), len(rows) * (view.aspect * width + 0.4) + 0.8)
+    width = 5.8 if stacked else min(3.8 if columns > 1 else 5.0, 5.5 / view.aspect)  # inches, each
+    heights = [each.aspect * width + 0.4 for each in views]
+    size = (max(columns * width + 1.4, 4.8), sum(heights) + 1.2)
     with drawn_figure(plots / "paths.png", size) as (figure, path):
-        axes = figure.subplots(len(rows), columns, squeeze=False, sharex=True, sharey=True)
-        figure.suptitle(f"Flown paths on {task_name}, seen from above", x=0.01, ha="left")
-        draw_tracks(figure, axes, rows, view, size[1])
-        handles = axes[0, 0].get_legend_handles_labels()
-        figure.legend(*handles, loc="outside upper right", ncols=2)
+        axes = figure.subplots(len(rows), columns, squeeze=False, sharex=True, sharey="row",
+                               height_ratios=heights)  # fmt: skip
+        where = "above and from the side" if high else "above"
+        figure.suptitle(f"Flown paths on {task.name}, seen from {where}", x=0.01, ha="left")
+        known = draw_tracks(figure, axes, rows, views, task, size[1])
+        figure.legend(known.values(), known, loc="outside lower center", ncols=4)
         return path
 
 

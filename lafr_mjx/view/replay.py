@@ -21,9 +21,9 @@ if TYPE_CHECKING:
     from collections.abc import Sequence
     from pathlib import Path
 
+    from lafr_mjx.reference import path as paths
     from lafr_mjx.types import Rollout
 
-_PATH_POINTS = 120
 _SAME_PATH_M = 0.01
 
 
@@ -42,10 +42,6 @@ class Replay:
         """Largest speed of all flights [m/s], for the scale of colours; at least 1."""
         return max(1.0, *(float(flight.speed.max()) for flight in self.flights))
 
-    def path(self) -> np.ndarray:
-        """The reference path, [N, 3] m."""
-        return path_points(self.task)
-
     def chosen(self, numbers: Sequence[int] | None) -> Replay:
         """Only the flights of these numbers, in their order."""
         if not numbers:
@@ -57,12 +53,6 @@ class Replay:
                 f"--flights {missing[0]}: {self.name} has the flights {_listed(list(known))}"
             )
         return replace(self, flights=tuple(known[number] for number in numbers))
-
-
-def path_points(task: Task) -> np.ndarray:
-    """Points along a task's path, [N, 3] m."""
-    phases = np.linspace(0.0, task.lap_s, _PATH_POINTS + 1)
-    return np.asarray(derivatives(task.path, phases), float)[:, 0, :3]
 
 
 def load_replay(source: Path, task: str | None = None, vehicle: str | None = None) -> Replay:
@@ -79,9 +69,8 @@ def load_replay(source: Path, task: str | None = None, vehicle: str | None = Non
             raise InputError(f"{source}: a recorded flight does not name its task; give --task")
         loaded = load_vehicle(vehicle or "lafr192")
         flown = load_task(task)
-        rollout = _checked(rollout_file.load_rollout(source), source)
-        _check_on_path(rollout, flown, source)
-        flight = flight_of(rollout, flown, loaded, None, 0, source.stem)
+        rollout, path = _load_flight(source, flown)
+        flight = flight_of(rollout, flown, loaded, None, 0, source.stem, path)
         return Replay(f"{flown.name} · {source.name}", flown, loaded, (flight,))
     return _load_run(source, task, vehicle)
 
@@ -117,9 +106,9 @@ def _load_run(source: Path, task_name: str | None, vehicle_name: str | None) -> 
     flights = []
     for number in numbers:
         file = source / "rollouts" / f"{number:03d}.npz"
-        rollout = _checked(folder.load_rollout(number), file)
-        _check_on_path(rollout, task, file)
-        flights.append(flight_of(rollout, task, vehicle, scenario, number, f"iteration {number}"))
+        rollout, path = _load_flight(file, task)
+        title = f"iteration {number}"
+        flights.append(flight_of(rollout, task, vehicle, scenario, number, title, path))
     parts = (task.name, _stem(given.get("scenario", "")), str(given.get("method", "")))
     name = " · ".join(part for part in parts if part)
     return Replay(name, task, vehicle, tuple(flights), _note(source, given, numbers))
@@ -145,6 +134,14 @@ def _named(load: Any, source: Path, given: dict[str, Any], key: str, override: s
         raise InputError(f"{error} ('run.{key}' of {source}; --{key} gives another)") from error
 
 
+def _load_flight(source: Path, task: Task) -> tuple[Rollout, paths.Path | None]:
+    """A flight that can be shown, and its reference if the file has it."""
+    rollout = _checked(rollout_file.load_rollout(source), source)
+    path = rollout_file.load_path(source)
+    _check_on_path(rollout, path, task, source)
+    return rollout, path
+
+
 def _checked(rollout: Rollout, source: Path) -> Rollout:
     """A flight that can be shown: two ticks at least, finite, in the order of time."""
     valid = np.asarray(rollout.valid).astype(bool)
@@ -161,14 +158,14 @@ def _checked(rollout: Rollout, source: Path) -> Rollout:
     return rollout._replace(valid=valid)
 
 
-def _check_on_path(rollout: Rollout, task: Task, source: Path) -> None:
+def _check_on_path(rollout: Rollout, flown: paths.Path | None, task: Task, source: Path) -> None:
     """What was asked in the flight must be the task's path, or another task was flown.
 
     A reference that the learner planned may leave it, as far as errors may.
     """
     valid = np.asarray(rollout.valid)
     asked = np.asarray(rollout.reference.position, float)[valid]
-    if rollout_file.load_path(source) is None:
+    if flown is None:
         path = np.asarray(derivatives(task.path, np.asarray(rollout.phase, float)[valid]))[:, 0, :3]
         off, allowed = np.linalg.norm(asked - path, axis=-1), _SAME_PATH_M
     else:

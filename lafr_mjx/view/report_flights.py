@@ -7,14 +7,12 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 import matplotlib as mpl
 import numpy as np
 from matplotlib.colors import LogNorm
-from matplotlib.patches import Circle, FancyArrow
 from matplotlib.ticker import FuncFormatter, LogLocator, MaxNLocator, NullLocator
 
 from lafr_mjx.view.drawing import (
     BLUE,
     DARK,
     GREY,
-    ORANGE,
     RED,
     array,
     column,
@@ -27,6 +25,7 @@ if TYPE_CHECKING:
     from collections.abc import Callable, Mapping, Sequence
     from pathlib import Path
 
+    from lafr_mjx.tasks import Task
     from lafr_mjx.types import Rollout
 
 
@@ -37,51 +36,34 @@ class Shown(NamedTuple):
     title: str
 
 
-def plot_path_grid(path: Path, rows: Mapping[str, Sequence[Shown]], since_s: float) -> Path:
+def plot_path_grid(path: Path, rows: Mapping[str, Sequence[Shown]], task: Task) -> Path:
     """One row for each method, one column for each version of its policy, one colour scale."""
-    tracks = [[(shown.title, track_of(shown.rollout, since_s)) for shown in row]
+    tracks = [[(shown.title, track_of(shown.rollout, task.ramp_s)) for shown in row]
               for row in rows.values()]  # fmt: skip
-    view = view_of(track for row in tracks for _, track in row)
+    view = view_of((track for row in tracks for _, track in row), task)
     columns = max(map(len, tracks))
     size = (8.2, len(rows) * (view.aspect * 7.4 / columns + 0.55) + 0.5)
     with drawn_figure(path, size) as (figure, path):
         axes = figure.subplots(len(rows), columns, squeeze=False, sharex=True, sharey=True)
-        draw_tracks(figure, axes, tracks, view, size[1])
+        draw_tracks(figure, axes, tracks, [view] * len(rows), task, size[1])
         for axis, name in zip(axes[:, 0], rows, strict=True):
             axis.set_ylabel(f"{name}\ny [m]")
         return path
 
 
-class Course(NamedTuple):
-    """What stands on the ground of an inspection."""
-
-    landmarks: np.ndarray  # [L, 3] m
-    radius_m: float
-    fans: Sequence[tuple[np.ndarray, np.ndarray]]  # position and direction of each
-
-
 def plot_inspection(
-    path: Path, flights: Sequence[Shown], course: Course, groups: Sequence[Any], since_s: float
+    path: Path, flights: Sequence[Shown], task: Task, groups: Sequence[Any]
 ) -> Path:
     """The tour before and after from above; motion time and landmark distance over iterations."""
-    tracks = [(shown.title, track_of(shown.rollout, since_s)) for shown in flights]
-    places = [course.landmarks[:, :2], *(np.asarray(p)[None, :2] for p, _ in course.fans)]
-    view = view_of((track for _, track in tracks), np.concatenate(places))
+    tracks = [(shown.title, track_of(shown.rollout, task.ramp_s)) for shown in flights]
+    view = view_of((track for _, track in tracks), task)
     top = 3.6 * view.aspect + 0.5
     with drawn_figure(path, (8.2, top + 2.4)) as (figure, path):
         upper, lower = np.asarray(figure.subfigures(2, 1, height_ratios=(top, 2.4)))
         axes = upper.subplots(1, len(flights), squeeze=False, sharex=True, sharey=True)
-        draw_tracks(upper, axes, [tracks], view, top)
-        for axis in axes.flat:
-            for landmark in course.landmarks:
-                axis.add_patch(Circle(tuple(landmark[:2]), course.radius_m, fill=False, ec=ORANGE,
-                                      lw=1.5))  # fmt: skip
-            for position, direction in course.fans:
-                dx, dy = 0.8 * np.asarray(direction)[:2]
-                axis.add_patch(FancyArrow(position[0], position[1], dx, dy, width=0.08, color=RED,
-                                          alpha=0.6, lw=0))  # fmt: skip
+        draw_tracks(upper, axes, [tracks], [view], task, top)
         panels = (("lap_time_s", "motion time [s]", None),
-                  ("landmark_miss_m", "farthest landmark [m]", course.radius_m))  # fmt: skip
+                  ("landmark_miss_m", "farthest landmark [m]", task.landmark_radius_m))  # fmt: skip
         for axis, (key, label, limit) in zip(lower.subplots(1, 2), panels, strict=True):
             for records in groups:
                 number, values = column(records, "iteration"), column(records, key)

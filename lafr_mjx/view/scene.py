@@ -6,13 +6,14 @@ Nothing is simulated here. Poses come from flights; MuJoCo only places and draws
 from __future__ import annotations
 
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, NamedTuple
 
 import mujoco
 import numpy as np
 
 from lafr_mjx import so3
 from lafr_mjx.resources import data_folder
+from lafr_mjx.view.course_shapes import corridor, gate_frame, outline, path_points
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
@@ -37,16 +38,28 @@ class Actor:
     blade_poses: np.ndarray  # [4, 4] quaternions of the blades at rest
 
 
+class Shape(NamedTuple):
+    """A mesh of the model that is drawn on demand, and where it stands."""
+
+    mesh: int
+    position: np.ndarray  # [3] m
+    rotation: np.ndarray  # [9]
+
+
 @dataclass(frozen=True, eq=False)
 class Stage:
     """One flight's part of the scene."""
+
+    task: Task
 
     offset: np.ndarray  # [3] m, by which all of it is moved
     drone: Actor
     ghost: Actor | None  # of the reference; not in every scene
     fan_blades: tuple[tuple[tuple[int, np.ndarray, np.ndarray], ...], ...]  # geom and its pose
-    fans: tuple[Fan, ...]
-    path: np.ndarray  # [N, 3] m, moved
+    path: np.ndarray  # [N, 3] m, of the task; moved
+    outline: np.ndarray  # [N, 3] m, what a picture of all of it must have; moved
+    corridor: Shape
+    gates: tuple[Shape, ...]
 
 
 @dataclass(frozen=True, eq=False)
@@ -99,7 +112,7 @@ class Scene:
 
 
 def build_scene(
-    casts: Sequence[tuple[Vehicle, Task, np.ndarray]],
+    casts: Sequence[tuple[Vehicle, Task]],
     drone_size: float = 1.0,
     *,
     ghosts: bool = True,
@@ -107,7 +120,7 @@ def build_scene(
     """Compile the scene.
 
     Args:
-        casts: vehicle, task and reference path [N, 3] of each stage.
+        casts: vehicle and task of each stage.
         drone_size: factor on what the drones look like; their places remain true.
         ghosts: whether the reference is shown as a drone, too.
     """
@@ -116,8 +129,8 @@ def build_scene(
         spec.delete(spec.body(name))
     spec.option.disableflags |= int(mujoco.mjtDisableBit.mjDSBL_CONTACT)
     _light(spec)
-    offsets = _side_by_side([path for *_, path in casts])
-    for i, ((vehicle, task, _), offset) in enumerate(zip(casts, offsets, strict=True)):
+    offsets = _side_by_side([outline(task) for _, task in casts])
+    for i, ((vehicle, task), offset) in enumerate(zip(casts, offsets, strict=True)):
         _add_vehicle(spec, vehicle, f"drone{i}/", drone_size, None)
         if ghosts:
             _add_vehicle(spec, vehicle, f"ghost{i}/", drone_size, _GHOST_RGBA)
@@ -125,20 +138,26 @@ def build_scene(
             _add_landmark(spec, landmark + offset, f"stage{i}/landmark{j}/")
         for j, fan in enumerate(task.fans):
             _add_fan(spec, fan, offset, f"stage{i}/fan{j}/")
+        _add_mesh(spec, f"stage{i}/corridor", corridor(task))
+        for j, gate in enumerate(task.gates):
+            _add_mesh(spec, f"stage{i}/gate{j}", gate_frame(gate))
     model = spec.compile()
     data = mujoco.MjData(model)
     stages = tuple(
         Stage(
+            task=task,
             offset=np.asarray(offset, float),
             drone=_actor(model, f"drone{i}/", vehicle.body_name),
             ghost=_actor(model, f"ghost{i}/", vehicle.body_name) if ghosts else None,
             fan_blades=tuple(
                 _fan_blades(model, f"stage{i}/fan{j}/") for j in range(len(task.fans))
             ),
-            fans=task.fans,
-            path=np.asarray(path, float) + offset,
+            path=path_points(task.path) + offset,
+            outline=outline(task) + offset,
+            corridor=_shape(model, f"stage{i}/corridor", offset),
+            gates=tuple(_shape(model, f"stage{i}/gate{j}", offset) for j in range(len(task.gates))),
         )
-        for i, ((vehicle, task, path), offset) in enumerate(zip(casts, offsets, strict=True))
+        for i, ((vehicle, task), offset) in enumerate(zip(casts, offsets, strict=True))
     )
     mujoco.mj_forward(model, data)
     return Scene(model, data, stages)
@@ -226,6 +245,18 @@ def _add_fan(spec: Any, fan: Fan, offset: np.ndarray, prefix: str) -> None:
         geom.size = size * geom.size
     _fit_pole(arena.geom("fan1_pole"), float(fan.position[2]), 0.29 * size)
     spec.worldbody.add_frame().attach_body(body, prefix, "")
+
+
+def _add_mesh(spec: Any, name: str, shape: tuple[np.ndarray, np.ndarray]) -> None:
+    mesh = spec.add_mesh(name=name, inertia=mujoco.mjtMeshInertia.mjMESH_INERTIA_SHELL)
+    mesh.uservert, mesh.userface = (array.flatten() for array in shape)
+
+
+def _shape(model: mujoco.MjModel, name: str, offset: np.ndarray) -> Shape:
+    mesh = mujoco.mj_name2id(model, mujoco.mjtObj.mjOBJ_MESH, name)
+    # The compiler has moved the corners into axes of its own.
+    rotation = np.asarray(so3.quaternion_to_matrix(model.mesh_quat[mesh]))
+    return Shape(mesh, model.mesh_pos[mesh] + offset, rotation.flatten())
 
 
 def _fit_pole(pole: Any, height: float, top: float) -> None:

@@ -3,19 +3,24 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
+from types import SimpleNamespace
 from typing import TYPE_CHECKING, Any, NamedTuple
 
 import numpy as np
 
 from lafr_mjx import so3
 from lafr_mjx.logs.smoothing import continuous
-from lafr_mjx.metrics import FlightMetrics, flight_metrics
+from lafr_mjx.metrics import FlightMetrics, event_in, flight_metrics
+from lafr_mjx.plant.plugins.fan import FanJet
+from lafr_mjx.plant.vec3 import Vec3
+from lafr_mjx.view.course_shapes import gate_states, leaves_path, path_points
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
     from lafr_mjx.plant.scenario import Scenario
     from lafr_mjx.plant.vehicle import Vehicle
+    from lafr_mjx.reference.path import Path
     from lafr_mjx.tasks import Fan, Task
     from lafr_mjx.types import Rollout
 
@@ -39,7 +44,8 @@ class Moment(NamedTuple):
     blade_angle: np.ndarray  # [4] rad, as shown
     wind: np.ndarray  # [3] m/s, of the air everywhere
     fan_scale: float  # strength of the fans
-    crashed: bool
+    gates: Sequence[int]  # [G] what became of them so far; see `course.gate_states`
+    event: str  # "crash", "fallback", "slowed 2.1"; empty while all is well
 
 
 @dataclass(frozen=True, eq=False)
@@ -60,6 +66,9 @@ class Flight:
     blade_angle: np.ndarray  # [T, 4]
     wind: np.ndarray  # [T, 3]
     fan_scale: np.ndarray  # [T]
+    gates: np.ndarray  # [T, G]
+    event: tuple[str, ...]  # [T]
+    planned: np.ndarray | None  # [N, 3] its reference, if that is not the task's path
     crash_time: float  # s; infinite if it did not crash
     metrics: FlightMetrics  # as the commands print them
 
@@ -79,10 +88,12 @@ class Flight:
             values = getattr(self, name)
             return values[after - 1] + share * (values[after] - values[after - 1])
 
-        shown = {name: between(name) for name in Moment._fields if name not in ("time", "crashed")}
+        others = ("time", "gates", "event")
+        shown = {name: between(name) for name in Moment._fields if name not in others}
         for name in ("quaternion", "reference_quaternion"):
             shown[name] = np.asarray(so3.normalise(shown[name]))
-        return Moment(time=time, crashed=time >= self.crash_time, **shown)
+        now = after if share >= 1.0 else after - 1
+        return Moment(time=time, gates=self.gates[now], event=self.event[now], **shown)
 
     def trail(self, time: float, seconds: float) -> tuple[np.ndarray, np.ndarray]:
         """Points [N, 3] and speeds [N] of the last seconds up to a moment."""
@@ -99,6 +110,7 @@ def flight_of(
     scenario: Scenario | None,
     number: int,
     title: str,
+    path: Path | None = None,
 ) -> Flight:
     """Prepare a recorded flight.
 
@@ -109,6 +121,7 @@ def flight_of(
         scenario: the conditions of the run, if they are known.
         number: of the flight in its run; a scenario may change from flight to flight.
         title: what it is called on screen.
+        path: its reference, if it is known.
     """
     valid = np.asarray(rollout.valid)
     time = np.asarray(rollout.time, float)[valid]
@@ -143,25 +156,34 @@ def flight_of(
         blade_angle=_blade_angles(rotor_speed, time, vehicle.rotors.spin),
         wind=wind,
         fan_scale=fan_scale,
+        gates=gate_states(task.gates, position),
+        event=_events(rollout, valid),
+        planned=_planned(path, task),
         crash_time=float(time[crashed][0]) if crashed.any() else float("inf"),
         metrics=flight_metrics(rollout, task, vehicle.limits),
     )
 
 
-def jets(fans: Sequence[Fan], scale: np.ndarray, points: np.ndarray) -> np.ndarray:
-    """Velocity [T, 3] of the fans' jets at points [T, 3], as the plant has it.
+def _planned(path: Path | None, task: Task) -> np.ndarray | None:
+    """Points [N, 3] of a flight's reference; None if that is the task's path, or not known."""
+    points = None if path is None else path_points(path)
+    return points if points is not None and leaves_path(task, points) else None
 
-    See `plant.plugins.fan`, whose formula this repeats in NumPy for pictures.
-    """
-    total = np.zeros_like(points)
-    for fan in fans:
-        offset = points - fan.position
-        ahead = offset @ fan.direction
-        off_axis = np.maximum(np.sum(offset * offset, axis=-1) - ahead**2, 0.0)
-        width = fan.outlet_radius + np.tan(fan.half_angle) * np.maximum(ahead, 0.0)
-        strength = scale * fan.speed * fan.outlet_radius / width * np.exp(-off_axis / width**2)
-        total += np.where(ahead > 0.0, strength, 0.0)[:, None] * fan.direction
-    return total
+
+def _events(rollout: Rollout, valid: np.ndarray) -> tuple[str, ...]:
+    """What does not go as planned at each tick, in the words of `metrics.event_in`."""
+    fallback = np.zeros(len(valid)) if rollout.fallback is None else np.asarray(rollout.fallback)
+    names = ("crashed", "fallback", "slow_down_factor")
+    columns = (np.asarray(rollout.crashed), fallback, np.asarray(rollout.slow_down))
+    ticks = zip(*(column[valid].tolist() for column in columns), strict=True)
+    return tuple(event_in(dict(zip(names, tick, strict=True))) for tick in ticks)
+
+
+def jets(fans: Sequence[Fan], scale: np.ndarray, points: np.ndarray) -> np.ndarray:
+    """Velocity [T, 3] of the fans' jets at points [T, 3], as the plant has it."""
+    world: Any = SimpleNamespace(fans=fans, settings=SimpleNamespace(fan_scale=scale))
+    found = [jet.velocity((), Vec3.of(points)).array() for jet in FanJet().instances(world)]
+    return np.sum(np.asarray(found, float), axis=0)
 
 
 def _weather(

@@ -9,9 +9,16 @@ import mujoco
 import numpy as np
 from PIL import Image, ImageDraw
 
+from lafr_mjx.metrics import event_in
 from lafr_mjx.runs.run_files import write_whole
-from lafr_mjx.view.camera import wide_camera
-from lafr_mjx.view.decorations import TRAIL_WIDTH, draw_line, draw_path, draw_wind, speed_colour
+from lafr_mjx.view.camera import trail_width, wide_camera
+from lafr_mjx.view.decorations import (
+    draw_course,
+    draw_line,
+    draw_wind,
+    legend,
+    speed_colour,
+)
 from lafr_mjx.view.offscreen import Renderer
 from lafr_mjx.view.overlay import font, speed_bar
 from lafr_mjx.view.scene import build_scene
@@ -36,8 +43,7 @@ def strobe_picture(replay: Replay, width: int = 1280) -> Image.Image:
         flights.append(replay.flights[-1])
     height = round(width / _ASPECT) // 2 * 2
     size = WIDE_DRONE_SIZE
-    cast = (replay.vehicle, replay.task, replay.path())
-    scene = build_scene([cast], drone_size=size, ghosts=False)
+    scene = build_scene([(replay.vehicle, replay.task)], drone_size=size, ghosts=False)
     stage, camera = scene.stages[0], wide_camera(scene, _ASPECT, elevation=-38.0, lowered=0.01)
     whole = Image.new("RGB", (width, height * len(flights)))
     with Renderer(scene.model, width, height, samples=_SAMPLES) as renderer:
@@ -58,18 +64,17 @@ def strobe_picture(replay: Replay, width: int = 1280) -> Image.Image:
                         scene.model, scene.data, option, mujoco.MjvPerturb(),
                         mujoco.mjtCatBit.mjCAT_DYNAMIC, target,
                     )  # fmt: skip
-                draw_path(target, stage.path)
+                draw_course(target, stage, flight.planned, flight.at(end).gates)
                 points, speeds = flight.trail(end, end - times[0])
                 colours = speed_colour(speeds[::2], replay.top_speed)
-                draw_line(target, points[::2], colours, 0.7 * TRAIL_WIDTH)
+                draw_line(target, points[::2], colours, 0.7 * trail_width(camera))
                 draw_wind(target, stage.path, flight.at(times[0]).wind, first=0.4)
 
             scene.place([flight.at(times[0])])
             picture = Image.fromarray(renderer.render(scene.data, camera, draw))
             _caption(picture, flight, replay.name)
-            if row == 0:
-                unit = width / 1000.0
-                speed_bar(picture, ImageDraw.Draw(picture, "RGBA"), replay.top_speed, unit)
+            unit, ink = width / 1000.0, ImageDraw.Draw(picture, "RGBA")
+            speed_bar(picture, ink, replay.top_speed, unit, legend([flight], [flight.at(end)]))
             whole.paste(picture, (0, row * height))
     return whole
 
@@ -98,8 +103,9 @@ def _caption(picture: Image.Image, flight: Flight, name: str) -> None:
     title, metrics = flight.title, flight.metrics
     lap = "no lap" if metrics.lap_time_s is None else f"lap {metrics.lap_time_s:.2f} s"
     line = f"up to {metrics.peak_speed_mps:.1f} m/s, {lap}, RMSE {metrics.rmse_m:.2f} m"
-    if metrics.crashed:
-        line += f", crashed at {flight.crash_time:.1f} s"
+    event = event_in(vars(metrics))
+    if event:
+        line += f", crashed at {flight.crash_time:.1f} s" if event == "crash" else f", {event}"
     big, small = font(round(19 * unit), bold=True), font(round(13 * unit))
     small_width = max(draw.textlength(t, small) for t in (line, name))
     width = max(small_width, draw.textlength(title, big)) + 24.0 * unit

@@ -10,8 +10,8 @@ from PIL import Image
 from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn, TimeRemainingColumn
 
 from lafr_mjx.errors import InputError, RunError
-from lafr_mjx.view.camera import close_camera, follow_camera, wide_camera
-from lafr_mjx.view.decorations import LEAST_WIND, TRAIL_WIDTH, draw_label, draw_stage
+from lafr_mjx.view.camera import close_camera, follow_camera, trail_width, wide_camera
+from lafr_mjx.view.decorations import LEAST_WIND, TRAIL_WIDTH, draw_label, draw_stage, legend
 from lafr_mjx.view.offscreen import Renderer
 from lafr_mjx.view.overlay import annotate, framed
 from lafr_mjx.view.scene import build_scene
@@ -114,9 +114,9 @@ def frames(
     """Pictures [height, width, 3] of moments of clips, one after another."""
     size = WIDE_DRONE_SIZE if shot.camera == "wide" else 1.0
     top_speed = max(replay.top_speed for replay in replays)
-    scene = build_scene([(r.vehicle, r.task, r.path()) for r in replays], drone_size=size)
+    scene = build_scene([(r.vehicle, r.task) for r in replays], drone_size=size)
     wide = wide_camera(scene, shot.width / shot.height)
-    trail = TRAIL_WIDTH if shot.camera == "wide" else 0.3 * TRAIL_WIDTH
+    trail = trail_width(wide) if shot.camera == "wide" else 0.3 * TRAIL_WIDTH
     names = [replay.name for replay in replays]
     words = distinct_words(names)
     small = (round(_INSET[0] * shot.width), round(_INSET[1] * shot.height))
@@ -142,9 +142,9 @@ def frames(
             shown = list(zip(names, clip.flights, now, strict=True))
             wind = float(np.linalg.norm(now[0].wind))
             footnote = [f"wind {wind:.1f} m/s"] if wind > LEAST_WIND else []
-            picture = annotate(
-                picture, shown, top_speed, " · ".join(part for part in (*footnote, note) if part)
-            )
+            small_print = " · ".join(part for part in (*footnote, note) if part)
+            rows = legend(clip.flights, now)
+            picture = annotate(picture, shown, top_speed, small_print, rows)
             if shot.camera == "wide" and len(replays) == 1:
                 close = close_camera(clip.flights[0], time, scene.stages[0].offset, size)
                 near = renderer.render(scene.data, close, draw, small, shadows=False)

@@ -18,7 +18,6 @@ from lafr_mjx.view.camera import FOLLOW_M, wide_camera
 from lafr_mjx.view.decorations import draw_label, draw_stage
 from lafr_mjx.view.live import LIVE_KEYS, LiveFlight
 from lafr_mjx.view.player import REPLAY_KEYS, Player
-from lafr_mjx.view.replay import path_points
 from lafr_mjx.view.scene import Scene, build_scene
 from lafr_mjx.view.video import LABEL_OFFSET, distinct_words
 
@@ -43,7 +42,7 @@ def watch(
     player = Player(replays, speed, follow=follow)
     top_speed = max(replay.top_speed for replay in replays)
     words = distinct_words([replay.name for replay in replays])
-    scene = build_scene([(r.vehicle, r.task, r.path()) for r in replays], _DRONE_SIZE)
+    scene = build_scene([(r.vehicle, r.task) for r in replays], _DRONE_SIZE)
     # Keys come from another thread; they are taken in between two frames.
     pressed: list[int] = []
     with _window(scene, pressed.append) as (window, stop):
@@ -59,7 +58,8 @@ def watch(
                 for stage, flight, moment in zip(
                     scene.stages, player.flights, moments, strict=True
                 ):
-                    draw_stage(target, stage, flight, moment, top_speed, width=0.006)
+                    draw_stage(target, stage, flight, moment, top_speed, width=0.006,
+                               corridor=player.corridor)  # fmt: skip
                 if len(replays) > 1:
                     for stage, word in zip(scene.stages, words, strict=True):
                         draw_label(target, stage.path.min(axis=0) + LABEL_OFFSET, word)
@@ -74,8 +74,7 @@ def watch_live(flight: LiveFlight, *, follow: bool = False, seconds: float | Non
     """Fly until the window is closed, or for some seconds."""
     setup = flight.setup
     flight.follow = follow
-    path = path_points(setup.task)
-    scene = build_scene([(setup.vehicle, setup.task, path)], _DRONE_SIZE)
+    scene = build_scene([(setup.vehicle, setup.task)], _DRONE_SIZE)
     flight.tick()  # compiles, before the window stands there empty
     flight.restart()
     pressed: list[int] = []
@@ -163,7 +162,7 @@ def _figures(player: Player, moments: Sequence[Moment]) -> tuple:
             (replay.name, f"{flight.title} ({player.index + 1} of {player.count})"),
             ("Time", f"{moment.time:5.2f} of {flight.duration:.2f} s"),
             *_common(moment),
-            ("", "crashed" if moment.crashed else ""),
+            ("Event", moment.event),
         ]
     rows.append(("Replay", f"{player.speed:g} x" + (", paused" if player.paused else "")))
     return _text(mujoco.mjtGridPos.mjGRID_TOPLEFT, rows)

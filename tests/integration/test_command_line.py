@@ -64,9 +64,9 @@ def test_list_names_everything_that_ships(tmp_path):
     done = lafr("list", "--json", tmp_path / "names.json")
     assert done.returncode == 0
     names = json.loads((tmp_path / "names.json").read_text())
-    assert {"figure8", "shuttle", "dash", "inspection"} <= set(names["tasks"])
+    assert {"figure8", "shuttle", "dash", "inspection", "race"} <= set(names["tasks"])
     assert {"nominal", "wind5", "still", "randomised"} <= set(names["scenarios"])
-    assert {"lafr192", "kingfisher", "crazyflie"} <= set(names["vehicles"])
+    assert set(names["vehicles"]) == {"lafr192", "kingfisher", "crazyflie"}
     assert all(name in done.stdout for kind in names.values() for name in kind)
 
 

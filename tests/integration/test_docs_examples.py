@@ -91,6 +91,7 @@ def test_example_files_load():
     vehicle = load_vehicle(str(EXAMPLES / "sparrow.toml"))
     task = load_task(str(EXAMPLES / "oval.toml"), vehicle.limits)
     assert vehicle.single_free_body
+    assert len(load_task(str(EXAMPLES / "course.toml"), vehicle.limits).gates) == 4
     assert task.periodic
     assert len(load_scenario(str(EXAMPLES / "weather.toml")).changes) == 2
     assert load_scenario(str(EXAMPLES / "fleet.toml")).randomised

@@ -1,5 +1,6 @@
 """Every example runs, in small: fewer flights and seeds, in a folder of its own."""
 
+import importlib.util
 import re
 import subprocess
 import sys
@@ -46,7 +47,7 @@ def test_another_simulator_is_a_file_of_its_own():
 def test_another_simulator_flies_in_the_plants_place(tmp_path, monkeypatch):
     pytest.importorskip("rotorpy", reason="needs RotorPy: pip install 'lafr-mjx[rotorpy]'")
     monkeypatch.chdir(ROOT / "examples")
-    engine = "rotorpy_plant.py:RotorPyPlant(wind=5.0)"
+    engine = "rotorpy_plant.py:RotorPyPlant(wind=3.0)"
     run = lm.adapt("figure8", engine=engine, iterations=1, out=tmp_path / "run")
     assert run.table["peak_speed_mps"][0] == pytest.approx(2.2, abs=0.2)
     assert 0.15 < run.table["rmse_m"][0] < 0.5 and not run.table["crashed"].any(), "wind is felt"
@@ -56,3 +57,27 @@ def test_another_simulator_flies_in_the_plants_place(tmp_path, monkeypatch):
     assert flight.stamp[10] == pytest.approx(flight.time[10] - 0.01)
     longer = lm.adapt(resume=tmp_path / "run", iterations=2)
     assert longer.table["rmse_m"][1] < 0.5 * longer.table["rmse_m"][0], "it has learned the wind"
+
+
+def test_the_profile_has_the_figures_of_the_other_simulators_vehicle():
+    pytest.importorskip("rotorpy", reason="needs RotorPy: pip install 'lafr-mjx[rotorpy]'")
+    spec = importlib.util.spec_from_file_location("plant", ROOT / "examples" / "rotorpy_plant.py")
+    assert spec is not None and spec.loader is not None
+    module = importlib.util.module_from_spec(spec)
+    spec.loader.exec_module(module)
+    theirs, ours = module.HUMMINGBIRD, lm.load_vehicle(str(ROOT / "docs/examples/hummingbird.toml"))
+    rotors, order = ours.rotors, ("r2", "r4", "r3", "r1")
+    assert ours.mass == pytest.approx(theirs["mass"])
+    np.testing.assert_allclose(
+        np.diag(ours.inertia), [theirs[f"I{a}{a}"] for a in "xyz"], rtol=1e-5
+    )
+    arms = [theirs["rotor_pos"][name] for name in order]
+    np.testing.assert_allclose(ours.rotor_positions, arms, atol=1e-4)
+    assert rotors.thrust_coefficient == pytest.approx(theirs["k_eta"])
+    assert rotors.torque_per_thrust == pytest.approx(theirs["k_m"] / theirs["k_eta"], rel=0.01)
+    assert rotors.time_constant == theirs["tau_m"]
+    assert (np.asarray(ours.rate_loop.gains.proportional) == theirs["k_w"]).all()
+    at_hover = 4.0 * ours.hover_speed / ours.mass
+    drag = at_hover * np.array([theirs["k_d"], theirs["k_d"], theirs["k_z"]])
+    np.testing.assert_allclose(ours.drag.rotor, drag, rtol=0.01)
+    assert ours.drag.body == pytest.approx(theirs["c_Dx"] / theirs["mass"])

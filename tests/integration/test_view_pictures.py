@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import dataclasses
 import subprocess
 import sys
 from itertools import pairwise
@@ -11,16 +12,17 @@ import mujoco
 import numpy as np
 import pytest
 from PIL import Image
-from view_runs import TASK, flown, require_rendering, seen_by, write_run
+from view_runs import TASK, flown, planned_path, require_rendering, seen_by, write_run
 
 from lafr_mjx.commands.view import View
 from lafr_mjx.plant.vehicle import load_vehicle
-from lafr_mjx.tasks import load_task
+from lafr_mjx.tasks import Gate, load_task
 from lafr_mjx.view import video
 from lafr_mjx.view.camera import follow_camera, wide_camera
-from lafr_mjx.view.decorations import draw_jet, draw_line, draw_wind, speed_colour
+from lafr_mjx.view.course_shapes import MISSED, PASSED, path_points
+from lafr_mjx.view.decorations import draw_course, draw_jet, draw_line, draw_wind, speed_colour
 from lafr_mjx.view.offscreen import Renderer, camera_at
-from lafr_mjx.view.replay import load_replay, path_points
+from lafr_mjx.view.replay import load_replay
 from lafr_mjx.view.scene import build_scene
 from lafr_mjx.view.shown_flight import flight_of
 from lafr_mjx.view.strobe import one_lap, strobe_picture
@@ -42,7 +44,7 @@ def run(tmp_path_factory):
 
 @pytest.fixture(scope="module")
 def stage():
-    scene = build_scene([(VEHICLE, TASK, path_points(TASK))], drone_size=3.0)
+    scene = build_scene([(VEHICLE, TASK)], drone_size=3.0)
     with Renderer(scene.model, WIDTH, HEIGHT) as renderer:
         yield scene, renderer
 
@@ -150,24 +152,24 @@ def test_a_trail_has_the_colour_of_its_speed(stage):
 
 
 def test_wind_is_drawn_along_the_wind():
-    scene = mujoco.MjvScene(build_scene([(VEHICLE, TASK, path_points(TASK))]).model, 100)
+    scene = mujoco.MjvScene(build_scene([(VEHICLE, TASK)]).model, 100)
     wind = np.array([4.0, 3.0, 0.0])
-    draw_wind(scene, path_points(TASK), wind)
+    draw_wind(scene, path_points(TASK.path), wind)
     assert scene.ngeom == 4
     for geom in scene.geoms[:4]:
         np.testing.assert_allclose(np.asarray(geom.mat)[:, 2], wind / 5.0, atol=1e-6)
     lengths = [geom.size[2] for geom in scene.geoms[:4]]
     scene.ngeom = 0
-    draw_wind(scene, path_points(TASK), 2.0 * wind)
+    draw_wind(scene, path_points(TASK.path), 2.0 * wind)
     assert scene.geoms[0].size[2] == pytest.approx(2.0 * lengths[0])
     scene.ngeom = 0
-    draw_wind(scene, path_points(TASK), 0.01 * wind)
+    draw_wind(scene, path_points(TASK.path), 0.01 * wind)
     assert scene.ngeom == 0
 
 
 def test_the_inspection_has_its_landmarks_and_its_fan():
     task = load_task("inspection")
-    scene = build_scene([(VEHICLE, task, path_points(task))])
+    scene = build_scene([(VEHICLE, task)])
     names = [scene.model.body(i).name for i in range(scene.model.nbody)]
     for i, landmark in enumerate(task.landmarks):
         body = names.index(f"stage0/landmark{i}/landmark1")
@@ -183,11 +185,47 @@ def test_the_inspection_has_its_landmarks_and_its_fan():
     assert target.ngeom > 5
 
 
+def test_gates_reference_and_corridor_are_seen_where_they_are():
+    """A gate at the left end, one far above: both in the picture, in the colour of their state."""
+    left, high = np.array([-2.6, 0.0, 1.5]), np.array([1.0, 0.0, 4.0])
+    along = np.array([0.0, 1.0, 0.0])
+    task = dataclasses.replace(TASK, gates=(Gate(left, along, 0.4), Gate(high, along, 0.4)))
+    scene = build_scene([(VEHICLE, task)], ghosts=False)
+    stage = scene.stages[0]
+    scene.pose(stage.drone, FAR, UPRIGHT)
+    camera = wide_camera(scene, WIDTH / HEIGHT)
+    planned = path_points(planned_path(0.3))
+
+    def seen(renderer, **given):
+        def draw(target, _):
+            draw_course(target, stage, gates=[PASSED, MISSED], **given)
+
+        return renderer.render(scene.data, camera, draw, shadows=False).astype(int)
+
+    with Renderer(scene.model, WIDTH, HEIGHT) as renderer:
+        bare = seen(renderer, planned=planned, corridor=False)
+        whole = seen(renderer, planned=planned)
+        own = seen(renderer, planned=None)
+    red, green, _ = np.moveaxis(whole, -1, 0)
+    for mask, place in ((green - red > 80, left), (red - green > 80, high)):
+        assert mask.sum() > 50
+        # The arrow on its edge is in the same colour.
+        np.testing.assert_allclose(centre_of(mask), project(place, camera), atol=8.0)
+    # The corridor veils a wide area, but not the lines in it: the reference stays white.
+    veiled = np.abs(whole - bare).max(axis=-1) > 5
+    assert veiled.mean() > 0.03
+    for points, picture in ((planned, whole), (path_points(TASK.path), own)):
+        columns, rows = np.transpose([project(point, camera) for point in points[5:50:5]])
+        near = [picture[round(r) - 2 : round(r) + 3, round(c) - 2 : round(c) + 3].max(axis=(0, 1))
+                for c, r in zip(columns, rows, strict=True)]  # fmt: skip
+        assert np.mean(np.min(near, axis=-1) > 200) > 0.8
+
+
 @pytest.mark.parametrize("name", ["kingfisher", "crazyflie", "docs/examples/sparrow.toml"])
 def test_other_vehicles_can_be_shown(name, pytestconfig):
     path = str(pytestconfig.rootpath / name) if "/" in name else name
     vehicle = load_vehicle(path)
-    scene = build_scene([(vehicle, TASK, path_points(TASK))] * 2, drone_size=2.0)
+    scene = build_scene([(vehicle, TASK)] * 2, drone_size=2.0)
     assert scene.model.nq == 4 * 7
     flight = flight_of(flown(), TASK, vehicle, None, 0, "one")
     scene.place([flight.at(3.0), flight.at(4.0)])

@@ -9,8 +9,10 @@ import threading
 import numpy as np
 import pytest
 from PIL import Image
-from view_runs import browser_page, flown, projected, write_run
+from view_runs import browser_page, flown, planned_path, projected, write_run
 
+from lafr_mjx.runs.rollout_file import save_rollout
+from lafr_mjx.view.course_shapes import path_points
 from lafr_mjx.view.replay import load_replay
 
 viser = pytest.importorskip("viser", reason="needs the extra 'web'")
@@ -94,6 +96,38 @@ def test_in_a_browser(view):
         page.get_by_role("option", name="2: iteration 2").click()
         _until(lambda: view.player.index == 2)
     assert complaints == []
+
+
+def test_what_was_asked_and_what_happened_is_shown(tmp_path):
+    """Of a flight along the task's path, and of one along a plan that the guard slowed down."""
+    from lafr_mjx.view.web.server import WebView
+
+    slowed = flown(0.5)
+    slowed = slowed._replace(time_scale=np.where(np.asarray(slowed.time) > 3.0, 1.05, 0.5))
+    run = write_run(tmp_path / "run", [flown(0.5), slowed])
+    save_rollout(run / "rollouts" / "001.npz", slowed, planned_path())
+    replay = load_replay(run)
+    shown = WebView([replay], port=_free_port())
+    try:
+        shown.player.paused = True
+        (stage,), panel = shown._stages, shown._panel
+        path = shown._scene.stages[0].path
+        planned = path_points(planned_path())
+        for index, line in ((0, path), (1, planned)):
+            shown.player.choose(index)
+            shown.player.seek(4.0)
+            panel._updated = 0.0
+            shown.run(seconds=0.01)
+            assert stage._corridor.visible == stage._path.visible == (index == 1)
+            np.testing.assert_allclose(stage._reference.points[:, 0], line[:-1], atol=1e-5)
+            assert ("slowed 2.1" in panel._text.content) == (index == 1)
+            assert ("corridor" in panel._legend.content) == (index == 1)
+        assert [("slowed 2.1" in title) for title in panel._flight.options] == [False, True]
+        panel._corridor.value = False
+        shown.run(seconds=0.01)
+        assert not stage._corridor.visible
+    finally:
+        shown.close()
 
 
 def _path_is_in_the_picture(view, page):

@@ -14,16 +14,16 @@ ROOT = Path(__file__).resolve().parents[2]
 PROBE = """
 import sys, pathlib
 import lafr_mjx
-from lafr_mjx.resources import data_folder
+from lafr_mjx.resources import data_folder, shipped_names
 from lafr_mjx.tasks import load_task
-from lafr_mjx.plant.scenario import load_scenario, scenario_names
+from lafr_mjx.plant.scenario import load_scenario
 from lafr_mjx.plant.vehicle import load_vehicle
 assert str(pathlib.Path(lafr_mjx.__file__)).startswith(sys.prefix), lafr_mjx.__file__
 for name in ("assets", "tasks", "hil"):
     assert str(data_folder(name)).startswith(sys.prefix), data_folder(name)
-for name in ("figure8", "shuttle", "dash", "inspection"):
+for name in ("figure8", "shuttle", "dash", "inspection", "race"):
     load_task(name)
-for name in scenario_names():
+for name in shipped_names("tasks/scenarios"):
     load_scenario(name)
 for name in ("lafr192", "kingfisher", "crazyflie"):
     load_vehicle(name)

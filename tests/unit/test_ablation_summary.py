@@ -6,7 +6,7 @@ import math
 
 import pytest
 
-from lafr_mjx.ablation.summary import Spread, groups_of, lines_about_plants
+from lafr_mjx.ablation.summary import Spread, groups_of, lines_about_plants, table_rows
 from lafr_mjx.ablation.table import RunResult
 
 
@@ -49,3 +49,12 @@ def test_no_lap_at_all_is_told_and_not_invented():
 def test_swept_values_make_groups_of_their_own():
     runs = [plant(0, 2.0)._replace(sweep={"delay_ms": x}) for x in (0.0, 20.0)]
     assert [group.sweep for group in groups_of(runs)] == ["delay_ms=0", "delay_ms=20"]
+
+
+def test_missed_gates_are_counted_where_there_are_gates():
+    without, raced = plant(0, 2.0), plant(1, 2.0)._replace(task="race")
+    for i, record in enumerate(raced.iterations):
+        record |= {"gates_due": 7, "gates_passed": 7 - i}
+    assert "missed a gate" not in table_rows(groups_of([without]))[0]
+    columns, rows, _ = table_rows(groups_of([without, raced]))
+    assert [row[columns.index("missed a gate")] for row in rows] == ["-", "2 of 3"]

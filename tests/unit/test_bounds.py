@@ -26,6 +26,7 @@ from lafr_mjx.time_optimal import (
 from lafr_mjx.time_optimal import (
     solution_check as check,
 )
+from lafr_mjx.time_optimal.free_path import solve_free
 from lafr_mjx.time_optimal.geometry import Gates, Tube, default_geometry, evenly_spaced
 from lafr_mjx.types import GRAVITY
 
@@ -166,6 +167,48 @@ def test_gates_on_the_inspection_tour():
         task_bounds.free_bound(task.path, many, IDEAL, "ctbr", 60, start, 0.0).seconds
         > bound.seconds
     )
+
+
+RING = """
+periodic = {periodic}
+[[gates]]
+position = [2.0, 0.0, 1.5]
+normal = [0.0, 1.0, 0.0]
+radius_m = 0.4
+[[gates]]
+position = [0.0, 2.0, 2.0]
+normal = [-1.0, 0.0, 0.3]
+[[gates]]
+position = [-2.0, 0.0, 1.5]
+normal = [0.0, -1.0, 0.0]
+"""
+
+
+@pytest.mark.parametrize("periodic", [True, False])
+def test_gates_are_passed_in_their_planes(tmp_path, periodic):
+    (tmp_path / "ring.toml").write_text(RING.format(periodic=str(periodic).lower()))
+    task = load_task(str(tmp_path / "ring.toml"))
+    gates = default_geometry(task)
+    assert isinstance(gates, Gates) and gates.normals is not None
+    assert gates.words == "through the gates"
+    start = exact(str(tmp_path / "ring.toml"), "ctbr", 400)
+    found = task_bounds.free_bound(task.path, gates, IDEAL, "ctbr", 40, start, 0.0)
+    assert found.seconds < 0.9 * start[0].seconds and not found.on_exact_path
+    # Wider openings are never slower, and spheres about their centres are easier still to meet.
+    narrow = gates._replace(radius=0.25 * gates.radii)
+    slower = task_bounds.free_bound(task.path, narrow, IDEAL, "ctbr", 40, start, 0.0)
+    assert slower.seconds > found.seconds
+    balls = task_bounds.free_bound(
+        task.path, gates._replace(normals=None), IDEAL, "ctbr", 40, start, 0.0
+    )
+    assert balls.seconds < found.seconds + 1e-3
+    # Who passes them from behind, or beside, is found out.
+    good = solve_free(task.path, gates, IDEAL, "ctbr", 40, start[1].motion, "ring").motion
+    assert check.check(task.path, gates, IDEAL, good).geometry_excess_m < 0.005
+    back = gates._replace(normals=-gates.normals)
+    assert check.check(task.path, back, IDEAL, good).geometry_excess_m > 0.5
+    beside = good._replace(position=good.position + np.array([0.0, 0.0, 0.6]))
+    assert check.check(task.path, gates, IDEAL, beside).geometry_excess_m > 0.1
 
 
 def test_default_geometries():

@@ -61,6 +61,23 @@ def test_a_run_is_rebuilt_after_its_files_are_gone(own_files):
     assert as_read(again) == config
 
 
+def test_a_course_is_carried_and_its_gates_count(tmp_path):
+    """Another opening is another task, though the path that is found is the same."""
+    digests = []
+    for radius in (0.5, 0.4):
+        file = tmp_path / "course.toml"
+        gates = (f"[[gates]]\nposition = [{x}, 0, 1]\nnormal = [0, {x}, 0]\nradius_m = {radius}\n"
+                 for x in (2, -2))  # fmt: skip
+        file.write_text("".join(gates))
+        job = AdaptationJob.build(RunSpec(**RUN | {"task": str(file)}))
+        config = as_read(job)
+        file.unlink()
+        again = AdaptationJob.from_config(config)
+        assert [gate.radius for gate in again.task.gates] == [radius, radius]
+        digests.append(again.digests()["task"])
+    assert digests[0] != digests[1]
+
+
 def test_an_edited_file_does_not_change_the_run(own_files):
     folder, run = own_files
     config = as_read(AdaptationJob.build(RunSpec(**run)))

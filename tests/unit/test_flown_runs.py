@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import replace
+from typing import Any
 
 import pytest
 from report_runs import record, write_run
@@ -83,10 +84,15 @@ def test_what_looks_odd_is_noted(tmp_path):
 
 
 def test_runs_that_differ_in_more_are_not_compared(tmp_path):
-    path = write_run(tmp_path, replace(SHORT, features="body"))
-    other = write_run(tmp_path, replace(SHORT, seed=1, vehicle="kingfisher"))
-    found = collect([path, other])
-    assert sorted(run.variant for run in found.runs) == ["features body", "vehicle kingfisher"]
+    changes: list[dict[str, Any]] = [
+        {"features": "body"}, {"vehicle": "kingfisher"}, {"reference": "space-time"},
+        {"cost": "tracking(yaw=2)"}, {"policy": "mlp(hidden=[8])"},
+    ]  # fmt: skip
+    paths = [write_run(tmp_path, replace(SHORT, seed=i, **x)) for i, x in enumerate(changes)]
+    found = collect(paths)
+    assert [run.variant for run in found.runs] == [
+        f"{k} {v}" for x in changes for k, v in x.items()
+    ]
     assert found.matching(method="ours") == []
 
 

@@ -22,13 +22,15 @@ from lafr_mjx.learner.improve import (
     TaskRoom,
     accelerate,
     anchors_of,
+    calibrate,
     noise_seen,
-    sensed_peak_error,
+    sensed_peak_errors,
     unexplained,
 )
+from lafr_mjx.learner.references import Planned
 from lafr_mjx.learner.time_scaling import Choice, LastFlight
 from lafr_mjx.learner.verify import Prediction
-from lafr_mjx.model import data, residual
+from lafr_mjx.model import data, fit_residual, residual
 from lafr_mjx.model.residual import COMMANDS, Switches
 from lafr_mjx.model.state import ModelState
 from lafr_mjx.reference import clock as clocks
@@ -65,17 +67,20 @@ def calm():
     return flight._replace(sensed=flight.truth), task
 
 
-def test_a_flight_that_was_helped_does_not_look_calm(calm):
+def test_the_ramp_counts_as_room_and_after_help_as_error(calm):
     flight, ramp_s = calm[0], calm[1].ramp_s
     path = batching.single(calm[1].path)
     corridor = Corridor.around(path, path, [0.35], 0.35)
-    assert float(sensed_peak_error(flight, ramp_s, corridor)) == pytest.approx(0.02, rel=0.01)
+    judged, tracked = sensed_peak_errors(flight, ramp_s, corridor)
+    assert (float(judged), float(tracked)) == pytest.approx((0.3, 0.02), rel=0.01)
     late = flight.time > 0.9
     for helped in (
         flight._replace(time_scale=np.where(late, 2.0, 1.0) * flight.time_scale),
         flight._replace(fallback=late),
     ):
-        assert float(sensed_peak_error(helped, ramp_s, corridor)) == pytest.approx(0.3, rel=0.01)
+        assert float(sensed_peak_errors(helped, ramp_s, corridor)[1]) == pytest.approx(
+            0.3, rel=0.01
+        )
         np.testing.assert_array_equal(helped.assisted, late)
 
 
@@ -114,16 +119,19 @@ def test_the_last_good_policy_is_one_that_flew_well_without_help(error, event, g
     before, flew, new = policy(-0.5), policy(0.5), policy(0.8)
     task = load_task("figure8")
     state = loop.start(task, before, 0, settings)._replace(policy=flew)
-    last = LastFlight(state.pace, np.float32(error), 0.35, 1.7, 2.0, np.bool_(event))
+    last = LastFlight(state.pace, np.float32(error), 0.35, 1.7, 2.0, event=np.bool_(event))
     flown: Any = None  # nothing asks the model here
     done = Calibrated(last, state.ensemble, state.window, 1.0, 1.0, 0.0, (), 1.0)
     room = TaskRoom(state.path, task.room(), 1.5, 0.35, 2.0)
-    learned, _ = accelerate(state, done, new, flown, state.path, room, settings)
+    learned, progress = accelerate(
+        state, done, (new, 7), flown, Planned(state.path, 2), room, settings
+    )
 
     def thrust(of):
         return float(np.asarray(of.network.layers[-1].bias)[0])
 
     assert thrust(learned.policy) == pytest.approx(0.8)
+    assert (progress.plan_refused, progress.steps_not_taken) == (2, 7)
     assert thrust(learned.last_good) == pytest.approx(0.5 if good else -0.5)
 
 
@@ -149,6 +157,33 @@ def test_gusts_are_seen_through_the_noise_of_the_sensors():
     assert float(unexplained(ensemble, knows_nothing, windy)) == pytest.approx(MOST_WANDER)
     nothing = flight._replace(usable=jnp.zeros(rows, bool))
     assert float(unexplained(ensemble, knows_nothing, nothing)) == 0.0
+
+
+@pytest.mark.parametrize(("predicted", "wander"), [(0.1, 0.3), (np.nan, 0.0)])
+def test_gusts_are_what_the_model_did_not_know_before_its_fit(calm, monkeypatch, predicted, wander):
+    """It hovers where the model believed in a push of 0.3 m/s²; the fit explains all of it."""
+    flight, task = calm
+    settings = LearnerSettings()
+    state = loop.start(task, policy(0.0), 0, settings)
+    *hidden, last = (jax.tree.map(jnp.zeros_like, layer) for layer in state.ensemble.network.layers)
+    fitted = state.ensemble._replace(
+        network=state.ensemble.network._replace(layers=(*hidden, last))
+    )
+    pushed = last._replace(bias=last.bias.at[:, :3].set(0.3 / residual.ACCELERATION_SCALE))
+    network = fitted.network._replace(layers=(*hidden, pushed))
+    state = state._replace(
+        ensemble=fitted._replace(network=network), pace=state.pace._replace(predicted=predicted)
+    )
+    knows_all = jax.tree.map(lambda leaf: leaf[0], fitted)
+    monkeypatch.setattr(fit_residual, "fit", lambda *_, **__: (knows_all, jnp.float32(1.0)))
+    level = np.tile(np.eye(3, dtype=np.float32), (len(flight.time), 1, 1))
+    nowhere = np.zeros_like(flight.truth.position)
+    still = State(nowhere, nowhere, level, nowhere)
+    hover = np.tile(COMMAND_HOVER, (len(flight.time), 1))
+    room = TaskRoom(state.path, task.room(), 1.5, 0.35, 2.0)
+    flight = loop._seen(flight._replace(sensed=still, command=hover))
+    found = calibrate(state, flight, room, settings)
+    assert float(found.wander) == pytest.approx(wander, abs=0.01)
 
 
 def test_a_drone_on_its_reference_is_no_way_off():

@@ -9,7 +9,8 @@ import numpy as np
 import pytest
 from view_runs import flown
 
-from lafr_mjx.metrics import event_in, flight_metrics, landmark_miss, lap_time
+from lafr_mjx.metrics import event_in, flight_metrics, landmark_miss, lap_time, missed_gates
+from lafr_mjx.reference.path import derivatives
 from lafr_mjx.tasks import load_task
 from lafr_mjx.types import CONTROL_DT, CommandLimits
 
@@ -261,3 +262,103 @@ def test_what_a_crashed_vehicle_was_told_is_no_event(figure8):
 def test_figures_of_earlier_versions_have_no_events():
     assert event_in({"peak_error_m": 0.1, "crashed": False}) == ""
     assert event_in({"slow_down_factor": None, "crashed": False}) == ""
+
+
+# ---------------------------------------------------------------- gates
+
+
+@pytest.fixture(scope="module")
+def race():
+    return load_task("race")
+
+
+def gates_of(rollout, task):
+    figures = asdict(flight_metrics(rollout, task, LIMITS))
+    return tuple(figures[key] for key in ("gates_passed", "gates_due", "gate_clearance_m"))
+
+
+def beside_gate(rollout, task, number, offset):
+    """The rollout displaced for a moment around the first pass of a gate."""
+    at = float(np.interp(task.gate_phases[number], rollout.phase, rollout.time))
+    bump = np.exp(-(((np.asarray(rollout.time) - at) / 0.2) ** 2))
+    return moved(rollout, bump[:, None] * offset)
+
+
+def test_only_tasks_with_gates_have_figures_of_them(figure8):
+    assert gates_of(perfect(figure8), figure8) == (None, None, None)
+    assert not missed_gates(asdict(flight_metrics(perfect(figure8), figure8, LIMITS)))
+
+
+@pytest.mark.parametrize("time_scale", [1.0, 0.6, 0.25, 0.2])
+def test_a_perfect_flight_passes_every_gate_of_every_lap(race, time_scale):
+    rollout = perfect(race, time_scale)
+    passed, due, clearance = gates_of(rollout, race)
+    laps = np.arange(10)[:, None] * race.lap_s
+    assert passed == due == (race.gate_phases + laps < rollout.phase[-1]).sum()
+    assert clearance == pytest.approx(0.6, abs=0.03)
+
+
+def test_a_miss_is_counted_and_measured(race):
+    """0.2 m beside a gate is 0.4 m from its edge; 0.9 m beside is a miss by 0.3 m."""
+    rollout = perfect(race, 0.5)
+    gate = race.gates[2]
+    side = np.cross(gate.normal, [1.0, 0.0, 0.0])
+    side /= np.linalg.norm(side)
+    passed, due, _ = gates_of(rollout, race)
+    near = gates_of(beside_gate(rollout, race, 2, 0.2 * side), race)
+    assert near == (passed, due, pytest.approx(0.4, abs=0.03))
+    far = flight_metrics(beside_gate(rollout, race, 2, 0.9 * side), race, LIMITS)
+    assert (far.gates_passed, far.gates_due) == (passed - 1, due)
+    assert far.gate_clearance_m == pytest.approx(-0.3, abs=0.05)
+    assert missed_gates(asdict(far)) and not far.crashed
+
+
+def test_a_gate_counts_in_its_direction_only(race):
+    """The same places backwards: no gate is passed, though every one is met at its centre."""
+    rollout = perfect(race, 0.5, seconds=13.0)
+    back = rollout._replace(
+        truth=rollout.truth._replace(position=np.asarray(rollout.truth.position)[::-1])
+    )
+    passed, due, clearance = gates_of(back, race)
+    assert (passed, due) == (0, gates_of(rollout, race)[1])
+    assert clearance <= -0.6
+
+
+def test_gates_count_in_their_order_only(race):
+    """A vehicle half a lap ahead passes all gates, but never the one that is due."""
+    rollout = perfect(race, 0.5, seconds=14.0)
+    ahead = derivatives(race.path, np.asarray(rollout.phase) + 0.5 * race.lap_s)[:, 0, :3]
+    other = rollout._replace(truth=rollout.truth._replace(position=ahead))
+    passed, due, clearance = gates_of(other, race)
+    assert passed == 0 and due > 10 and clearance < 0.0
+
+
+def test_a_crash_misses_the_gates_behind_it(race):
+    rollout = perfect(race, 0.5, seconds=9.0)
+    third = float(np.interp(race.gate_phases[2], rollout.phase, rollout.time))
+    passed, due, clearance = gates_of(
+        rollout._replace(crashed=np.asarray(rollout.time) > third + 0.1), race
+    )
+    assert passed == 3 and due == gates_of(rollout, race)[1] and clearance < -0.6
+    at_once = gates_of(rollout._replace(crashed=np.asarray(rollout.time) > 0.1), race)
+    assert at_once[0] == 0 and at_once[2] < -0.6
+
+
+def test_a_reference_that_leaves_the_gates_does_not_excuse_the_vehicle(race):
+    rollout = perfect(race, 0.5)
+    asked = rollout.reference._replace(
+        position=np.asarray(rollout.reference.position) + np.array([0.0, 0.0, 20.0])
+    )
+    passed, due, _ = gates_of(rollout._replace(reference=asked), race)
+    assert (passed, due) == (0, 7)
+
+
+def test_who_is_late_at_the_end_has_missed_nothing(race):
+    """The reference passes a gate, and the flight ends before the vehicle is there."""
+    rollout = perfect(race, 0.5)
+    at = float(np.interp(race.gate_phases[3], rollout.phase, rollout.time))
+    short = perfect(race, 0.5, seconds=at + 0.05)
+    position = np.asarray(short.truth.position)
+    late = np.concatenate([np.repeat(position[:1], 6, axis=0), position[:-6]])
+    short = short._replace(truth=short.truth._replace(position=late))
+    assert gates_of(short, race)[:2] == (3, 3)

@@ -81,30 +81,49 @@ class Near(NamedTuple):
         return self.weight * ((state.position - reference.position) ** 2).sum(-1)
 """
 WRONG = """
-class Longer(Shrink):
-    def plan(self, known):
-        import jax.numpy as jnp
-        return known.task._replace(coefficients=jnp.tile(known.task.coefficients, (2, 1, 1)))
+def lifted(self, task):
+    lift = np.zeros((4, 8))
+    lift[2, 0] = 5.0
+    return task._replace(coefficients=task.coefficients + lift)
 
-class Broad(Near):
-    def __call__(self, state, reference, command, previous):
-        return (state.position - reference.position) ** 2
+def longer(self, known):
+    import jax.numpy as jnp
+    return known.task._replace(coefficients=jnp.tile(known.task.coefficients, (2, 1, 1)))
 
-class Silence(Near):
-    def __call__(self, state, reference, command, previous):
-        return None
+def steep(self, state, reference, command, previous):
+    return abs((reference.position - state.position + 0.05)[..., 0]) ** 0.5
 
-class Costly(Near):
-    def __call__(self, state, reference, command):
-        return 0.0
+def lost(self, known):
+    return known.task._replace(coefficients=np.nan * known.task.coefficients)
+
+def undecided(self, memory, fastest, evidence):
+    raise ValueError("I cannot decide")
+
+class Lifted(Shrink): start = lifted
+class Longer(Shrink): plan = longer
+class Lost(Shrink): plan = lost
+class Worded(Shrink): plan = lambda self, known: "again"
+class Unknown(Near): __call__ = lambda self, state, *a: np.nan * state.position[..., 0]
+class Steep(Near): __call__ = steep
+class Silence(Near): __call__ = lambda self, *a: None
+class Priceless(Near): __call__ = lambda self, *a: "nothing"
+class Broad(Near): __call__ = lambda self, state, r, *a: (state.position - r.position) ** 2
+class Costly(Near): __call__ = lambda self, state, reference, command: 0.0
+class Hasty(Sprint): propose = lambda self, memory, last: (memory, "fast")
+class Vague(Sprint): choose = lambda self, *a: "fast"
+class Silent(Sprint): choose = undecided
+class Forgetful(Sprint): start = lambda self: "nothing"
+class Loose(Sprint): outcomes = "faster"
+class Numb(Plain): __call__ = lambda self, seen: "hover"
+class Wordy(Push): __call__ = lambda self, *a: ("push", "pull")
+class Flat(Push): __call__ = lambda self, *a: (self.push, self.push)
+class Wide(Plain): create = classmethod(lambda cls, rng, i, outputs: Plain.create(rng, i, 5))
+
+Made = type("Made", (Near,), {})
 
 class NoChoice(NamedTuple):
     outcomes = ("x",)
     start = propose = lambda self, *a: ()
-
-class Silent(Sprint):
-    def choose(self, memory, fastest, evidence):
-        raise ValueError("I cannot decide")
 
 class Branching(Sprint):
     def propose(self, memory, last):
@@ -117,22 +136,9 @@ class Growing(Sprint):
     def choose(self, memory, fastest, evidence):
         return super().choose(memory[:1], fastest, evidence)
 
-class Object:
-    outcomes = ("x",)
-    start = propose = choose = lambda self, *a: ()
-
-class Wide(Plain):
-    @classmethod
-    def create(cls, rng, inputs, outputs):
-        return Plain.create(rng, inputs, 5)
-
 class Mute(NamedTuple):
     weight: Any
     create = classmethod(lambda cls, rng, inputs, outputs: cls(np.zeros(1, np.float32)))
-
-class Flat(Push):
-    def __call__(self, state, effective, commands, switches):
-        return self.push, self.push
 
 class Grounded:
     def start(self, seed):
@@ -203,12 +209,12 @@ def made(**given: str) -> tuple[Any, ...]:
 def test_a_new_module_in_the_package_is_a_new_part(installed):
     rule, network, inputs, reference, cost = made(
         ats="sprint(step=0.2)", policy="plain(scale=0.5)", features="push(size=2)",
-        reference="shrink(size=0.8)", cost="near(weight=3)",
+        reference="shrink(size=0.95)", cost="near(weight=3)",
     )  # fmt: skip
     assert rule.step == 0.2 and rule.outcomes == ("faster",)
     assert type(network).__name__ == "Plain" and np.abs(network.weight).max() > 1.0
     assert inputs.push.tolist() == [2.0, 2.0, 2.0]
-    assert reference.size == 0.8 and cost.weight == 3
+    assert reference.size == 0.95 and cost.weight == 3
     with pytest.raises(
         lm.InputError, match=r"--ats sprnt: must be one of .*did you mean 'sprint'\?"
     ):
@@ -218,12 +224,12 @@ def test_a_new_module_in_the_package_is_a_new_part(installed):
 def test_so_is_a_class_in_a_users_file(file):
     named: dict[str, Any] = {
         "ats": f"{file}:Sprint(step=0.2)", "policy": f"{file}:Plain(scale=0.5)",
-        "features": f"{file}:Push(size=2)", "reference": f"{file}:Shrink(size=0.8)",
+        "features": f"{file}:Push(size=2)", "reference": f"{file}:Shrink(size=0.95)",
         "cost": f"{file}:Near(weight=3)",
     }  # fmt: skip
     rule, network, inputs, reference, cost = made(**named)
     assert rule.step == 0.2 and network.bias.shape == (4,) and inputs.push[0] == 2.0
-    assert reference.size == 0.8 and cost.weight == 3
+    assert reference.size == 0.95 and cost.weight == 3
     job = AdaptationJob.build(lm.RunSpec(engine="freebody", **named))  # traces an iteration
     assert set(named) <= set(job.digests())
 
@@ -242,6 +248,21 @@ def test_so_is_a_class_in_a_users_file(file):
         ("ats", "mine.py:Silent", "ValueError: I cannot decide .*mine.py, line"),
         ("ats", "mine.py:Branching", "TracerBoolConversionError.*mine.py, line"),
         ("ats", "mine.py:Growing", "memory has the shapes"),
+        ("ats", "mine.py:Hasty", "'propose' gives 'fast' where a number must be"),
+        ("ats", "mine.py:Vague", "'choose' gives 'fast'; it must be a Choice"),
+        ("ats", "mine.py:Forgetful", "'start' gives 'nothing' where a number must be"),
+        ("ats", "mine.py:Loose", "'outcomes' must be a tuple of texts"),
+        ("policy", "mine.py:Numb", "gives what is no finite number: hover"),
+        ("features", "mine.py:Wordy", "the residual gives 'push' where a number must be"),
+        ("reference", "mine.py:Lifted", "leaves the room of the task 'figure8' by 4.65 m"),
+        ("reference", "mine.py:Lost", "its plan after a good flight: not finite"),
+        ("reference", "mine.py:Shrink(size=0.7)", "its plan after a good flight: leaves the task"),
+        ("reference", "mine.py:Worded", "'plan' gives 'again'; it must be a path"),
+        ("cost", "mine.py:Unknown", "the cost is not finite 0.05 m beside the task's path"),
+        ("cost", "mine.py:Steep", "the slope of the cost is not finite"),
+        ("cost", "mine.py:Priceless", "the cost gives 'nothing' where a number must be"),
+        ("cost", "tracking(position=-3)", "position = -3: must be a number of 0 or more"),
+        ("cost", "tracking(yaw=1e999)", "yaw = inf: must be a number of 0 or more"),
         ("policy", "mine.py:Wide", r"gives \(5,\) for inputs \(61,\); it must be \(4,\)"),
         ("policy", "mine.py:Mute", "has no '__call__'"),
         ("policy", "mine.py:Plain(scal=1)", "'scal'; its parameters are scale"),
@@ -253,6 +274,7 @@ def test_so_is_a_class_in_a_users_file(file):
         ("reference", "fast", "must be one of fixed"),
         ("reference", "space-time(corridor=-1)", "corridor = -1: must be above 0, and at most"),
         ("reference", "space-time(corridor=0.3)", "at most 0.2 on the task 'figure8'"),
+        ("cost", "mine.py:Made", "Made: must be written as 'class"),
         ("cost", "mine.py:Sprint", "has no '__call__': it is no cost"),
         ("cost", "mine.py:Costly", "TypeError"),
         ("cost", "mine.py:Broad", r"gives \(750, 3\) for \(750,\) states; it must be \(750,\)"),

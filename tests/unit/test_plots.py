@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import dataclasses
+
 import numpy as np
 import pytest
 import view_runs
@@ -10,7 +12,7 @@ from matplotlib.image import imread
 
 from lafr_mjx.errors import InputError, RunError
 from lafr_mjx.runs.run_folder import RunFolder
-from lafr_mjx.tasks import load_task
+from lafr_mjx.tasks import Gate, load_task
 from lafr_mjx.types import CONTROL_DT
 from lafr_mjx.view import plots
 from lafr_mjx.view.drawing import sliding_mean
@@ -63,7 +65,7 @@ def figures(monkeypatch):
 
 
 def make(folder):
-    return plots.make_plots(folder, "figure8", 6.0, 0.35)
+    return plots.make_plots(folder, TASK, 6.0)
 
 
 def is_a_picture(path):
@@ -95,6 +97,7 @@ def test_all_figures_of_a_run(tmp_path, figures):
     assert shown["predicted"][1:] == pytest.approx([0.135, 0.18])
     assert np.isnan(shown["predicted"][0])
     assert any(set(line.get_ydata()) == {0.35} for line in error.lines)
+    assert "off the task's path" not in shown  # the reference is on it
 
     before, after = figures["paths.png"].axes[:2]
     assert before.get_title("left").startswith("Flight 0")
@@ -123,7 +126,8 @@ def test_all_figures_of_a_run(tmp_path, figures):
 def test_no_word_covers_a_point(tmp_path, figures):
     records = [record(1.0 - 0.05 * i, 0.36 if i == 0 else 0.2, iteration=i) for i in range(12)]
     records[5] |= {"crashed": True}
-    plots.plot_progress(tmp_path, records, "a-task-with-a-name-as-long-as-some", 0.35)
+    named = dataclasses.replace(TASK, name="a-task-with-a-name-as-long-as-some")
+    plots.plot_progress(tmp_path, records, named)
     figure = figures["progress.png"]
     (legend,) = figure.legends
     assert "$E_{th}$ = 0.35 m" in {text.get_text() for text in legend.texts}
@@ -141,9 +145,43 @@ def test_a_tall_path_is_shown_side_by_side(tmp_path, figures):
     with RunFolder.create(tmp_path, {}) as folder:
         for i in range(2):
             folder.save_rollout(i, flown(1.0, turned=True))
-        plots.plot_paths(tmp_path, {i: folder.load_rollout(i) for i in range(2)}, "turned")
+        coefficients = np.asarray(TASK.path.coefficients)[:, [1, 0, 2, 3]]
+        task = dataclasses.replace(TASK, path=TASK.path._replace(coefficients=coefficients))
+        plots.plot_paths(tmp_path, {i: folder.load_rollout(i) for i in range(2)}, task)
     before, after = figures["paths.png"].axes[:2]
     assert before.get_position().x0 < after.get_position().x0
+
+
+def test_a_planned_reference_is_shown_in_its_corridor_through_the_gates(tmp_path, figures):
+    """The last flight is 0.25 m beside the task's path; a gate on it is passed, one is missed."""
+    along = np.array([1.0, 0.0, 0.0])
+    gates = (Gate(TASK.start_position, along, 0.6), Gate(TASK.start_position + 0.5, along, 0.3))
+    task = dataclasses.replace(TASK, gates=gates)
+    beside = flown(0.5, offset=0.0)
+    moved = np.asarray(beside.reference.position) + np.array([0.0, 0.25, 0.0])
+    beside = beside._replace(
+        reference=beside.reference._replace(position=moved),
+        truth=beside.truth._replace(position=moved),
+    )
+    with RunFolder.create(tmp_path, {}) as folder:
+        for i, rollout in enumerate((flown(1.0, offset=0.0), beside)):
+            folder.save_rollout(i, rollout)
+            folder.append_iteration(record(1.0, peak_path_distance_m=0.25 * i))
+        plots.make_plots(folder, task, 6.0)
+    above, above_last, side, side_last = figures["paths.png"].axes[:4]
+    assert side.get_ylabel() == "z [m]"
+    for axis, corridor in ((above, 0), (side, 0), (above_last, 1), (side_last, 1)):
+        names = [line.get_label() for line in axis.lines]
+        assert names.count("task's path") == corridor and names.count("reference") == 1
+        assert {"gate passed", "gate missed"} <= set(names)
+    path = next(line for line in above_last.lines if line.get_label() == "task's path")
+    low, high = above_last.get_ylim()
+    assert low < path.get_ydata().min() - 0.35 and high > path.get_ydata().max() + 0.35
+    legend = {text.get_text() for text in figures["paths.png"].legends[0].get_texts()}
+    assert {"reference", "task's path", "corridor", "start", "gate passed", "gate missed"} == legend
+    error = figures["progress.png"].axes[3]
+    shown = {line.get_label(): line.get_ydata() for line in error.lines}
+    assert shown["off the task's path"] == pytest.approx([0.0, 0.25])
 
 
 def test_one_iteration_with_next_to_nothing_known(tmp_path):

@@ -136,6 +136,13 @@ def test_time_scales_are_drawn_between_the_two(flights):
     assert speed.max() > 1.5 * speed.min()
 
 
+def test_steps_that_are_not_finite_are_not_taken_and_said(train):
+    bad = TrainSettings().cost._replace(position=np.nan)
+    policy, costs = train(make_anchors(), cost=bad)
+    assert np.isnan(costs).all()
+    jax.tree.map(np.testing.assert_array_equal, policy.network, floats(POLICY.network))
+
+
 def test_training_lowers_the_cost(train):
     """Against the same flights without learning."""
     spread = {"position_spread": 0.1, "velocity_spread": 0.3}

@@ -10,7 +10,7 @@ import numpy as np
 import pytest
 
 from lafr_mjx.errors import InputError
-from lafr_mjx.plant.scenario import Settings, load_scenario, scenario_names
+from lafr_mjx.plant.scenario import Settings, load_scenario
 from lafr_mjx.plant.scenario_params import conditions_for, params_for
 from lafr_mjx.plant.vehicle import load_vehicle
 
@@ -33,10 +33,6 @@ def written(folder, text, name="mine.toml"):
 
 
 # ---------------------------------------------------------------- what ships
-
-
-def test_shipped_names():
-    assert tuple(scenario_names()) == SHIPPED
 
 
 @pytest.mark.parametrize("name", SHIPPED)

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from functools import partial
-from typing import Any
+from typing import Any, NamedTuple
 
 import jax
 import jax.numpy as jnp
@@ -155,7 +155,7 @@ def test_the_first_reference_is_the_tasks_path(name):
 
 def test_a_plan_stays_in_the_room_of_the_task():
     planner, task = SpaceTime(), load_task("inspection")
-    path = jax.jit(partial(references.planned, planner))(known(planner, "inspection"))
+    path, _ = jax.jit(partial(references.planned, planner))(known(planner, "inspection"))
     assert float(lap_s(path)) == pytest.approx(task.lap_s, rel=1e-6)
     positions = np.asarray(derivatives(path, np.linspace(0.0, task.lap_s, 2000)))[:, 0, :3]
     widest = task.room().max() - float(planner.tracking)
@@ -170,8 +170,29 @@ def test_the_last_reference_is_kept_where_nothing_can_be_flown():
     plan = jax.jit(partial(references.planned, planner))
     heavy, light = known(planner, push=(0.0, 0.0, -8.0)), known(planner)
     tight = heavy._replace(limits=VEHICLE.limits._replace(high=np.array([16.0, 6, 6, 6])))
-    np.testing.assert_array_equal(plan(tight).coefficients, tight.flown.coefficients)
-    assert not np.allclose(plan(light).coefficients, light.flown.coefficients, atol=0.05)
+    np.testing.assert_array_equal(plan(tight).path.coefficients, tight.flown.coefficients)
+    assert not np.allclose(plan(light).path.coefficients, light.flown.coefficients, atol=0.05)
+
+
+class Scaled(NamedTuple):
+    """The task's path, larger or smaller."""
+
+    size: Any
+
+    def start(self, task: Any) -> Any:
+        return task
+
+    def plan(self, known: Any) -> Any:
+        return known.task._replace(coefficients=self.size * known.task.coefficients)
+
+
+@pytest.mark.parametrize(("size", "refused"), [(1.0, 0), (1.02, 0), (1.5, 2), (np.nan, 1)])
+def test_a_plan_that_leaves_the_room_or_is_not_finite_is_not_flown(size, refused):
+    asked = known(Scaled(size))
+    path, why = references.planned(Scaled(size), asked)
+    assert int(why) == refused
+    wanted = asked.flown.coefficients * (1.0 if refused else size)
+    np.testing.assert_allclose(path.coefficients, wanted, rtol=1e-6)
 
 
 def test_settings_are_leaves():

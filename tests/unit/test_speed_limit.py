@@ -38,7 +38,8 @@ class Eager(NamedTuple):
 def predicted(policy, scales, stress):
     assert stress == 1.0
     error = policy / scales
-    return Prediction(scales, error, 0.0 * error, 2.0 * error, error, error, error)
+    others = {"disagreement": 0.0 * error, "flight_error": 2.0 * error}
+    return Prediction(scales, *[error] * 8)._replace(**others)
 
 
 @pytest.mark.parametrize(

@@ -15,7 +15,7 @@ import pytest
 
 from lafr_mjx.errors import InputError
 from lafr_mjx.plant.vehicle import add_point_mass, load_vehicle
-from lafr_mjx.resources import data_folder, shipped_names
+from lafr_mjx.resources import data_folder
 from lafr_mjx.types import GRAVITY
 
 ASSETS = data_folder("assets")
@@ -36,10 +36,6 @@ def own(tmp_path):
         return str(tmp_path / "lafr192.toml")
 
     return edit
-
-
-def test_ships_three():
-    assert tuple(shipped_names("assets")) == SHIPPED
 
 
 @pytest.mark.parametrize("name", SHIPPED)

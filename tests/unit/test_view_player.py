@@ -30,7 +30,7 @@ def replay(*scales, name="figure8 · wind5 · ours"):
 
 
 RUN = replay(1.0, 0.8, 0.6, 0.5, 0.4)
-KEYS = (32, 257, 259, 262, 263, 264, 265, 54, 55, 56, 65)
+KEYS = (32, 257, 259, 262, 263, 264, 265, 54, 55, 56, 57, 65)
 
 
 def test_keys_do_what_the_overlay_says():
@@ -54,6 +54,8 @@ def test_keys_do_what_the_overlay_says():
     shown.on_key(player.DOWN)
     shown.on_key(player.DOWN)
     assert shown.speed == 0.5
+    shown.on_key(player.NINE)
+    assert not shown.corridor
     shown.on_key(player.ENTER)
     assert shown.follow
 
@@ -164,7 +166,7 @@ def test_a_policy_of_another_vehicle_is_refused(tmp_path):
 
     other = load_vehicle("kingfisher")
     save_policy(tmp_path / "policy.npz", create_policy(np.random.default_rng(0), other.limits))
-    with pytest.raises(InputError, match=r"policy\.npz: was trained for another vehicle.*lafr192"):
+    with pytest.raises(InputError, match=r"policy\.npz: has the limits .*, the vehicle \[0.0"):
         View(task="figure8", policy=tmp_path / "policy.npz").run()
 
 

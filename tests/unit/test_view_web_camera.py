@@ -9,8 +9,8 @@ import pytest
 from view_runs import projected
 
 from lafr_mjx.tasks import load_task
+from lafr_mjx.view.course_shapes import path_points
 from lafr_mjx.view.meshes import linear_rgb
-from lafr_mjx.view.replay import path_points
 from lafr_mjx.view.web.home_camera import HomeCameras, home_camera
 
 FOV = np.radians(75.0)
@@ -19,7 +19,7 @@ FOV = np.radians(75.0)
 @pytest.mark.parametrize("aspect", [0.5, 1.1, 1.8, 3.0])
 @pytest.mark.parametrize("name", ["figure8", "shuttle", "dash", "inspection"])
 def test_the_whole_path_fills_the_picture(name, aspect):
-    points = path_points(load_task(name))
+    points = path_points(load_task(name).path)
     position, target = home_camera(points, FOV, aspect)
     across, up = projected(points, position, target, FOV, aspect)
     assert position[2] > points[:, 2].min()
@@ -61,7 +61,7 @@ class Visitor:
 
 
 def test_the_camera_goes_home_again_when_the_panel_takes_its_place():
-    points = path_points(load_task("figure8"))
+    points = path_points(load_task("figure8").path)
     visitor = Visitor()
     HomeCameras(points).welcome(visitor)
     stale = np.array([3.0, 3.0, 3.0])  # told before the first of ours had arrived
@@ -75,7 +75,7 @@ def test_the_camera_goes_home_again_when_the_panel_takes_its_place():
 
 def test_a_camera_that_the_visitor_moved_is_left_alone():
     visitor = Visitor()
-    cameras = HomeCameras(path_points(load_task("figure8")))
+    cameras = HomeCameras(path_points(load_task("figure8").path))
     cameras.welcome(visitor)
     visitor.camera.position = mine = visitor.camera.position + np.array([0.0, 0.5, 0.0])
     visitor.reshaped(1.1)

@@ -56,6 +56,7 @@ class Compare(RunSpec):
     vehicle: Suppress[Fixed[str]] = RunSpec.vehicle
     plant: Suppress[Fixed[int]] = 0
     plugins: Suppress[Fixed[tuple[str, ...]]] = ()
+    log: Suppress[Fixed[tuple[str, ...]]] = ()
     real_time: bool = False
     """Fly the drone in real time instead of in lockstep."""
     engine: _Engine = "mjx"

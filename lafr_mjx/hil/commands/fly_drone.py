@@ -9,7 +9,7 @@ from dataclasses import dataclass, field, fields, replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Literal
 
-from tyro.conf import Fixed, Suppress
+from tyro.conf import Fixed, Suppress, UseAppendAction
 
 from lafr_mjx import parts
 from lafr_mjx.errors import InputError
@@ -53,7 +53,9 @@ class Fly(RunSpec):
     """Seed of the software drone's noise and gusts, and of the learner."""
     plant: Suppress[Fixed[int]] = 0
     engine: Suppress[Fixed[str]] = "hil"
-    plugins: Suppress[Fixed[tuple[str, ...]]] = ()
+    plugins: UseAppendAction[tuple[str, ...]] = ()
+    """A plugin of your own for the software drone: NAME=FILE.py:CLASS(...); may be repeated."""
+    log: Suppress[Fixed[tuple[str, ...]]] = ()
     fixed: bool = False
     """Learn nothing: fly the geometric controller, or the policy.npz of --policy as it is."""
     flights: int | None = None
@@ -77,10 +79,18 @@ class Fly(RunSpec):
         """Fly and print a table with a row per flight."""
         from lafr_mjx.adaptation.first_policy import network_of
         from lafr_mjx.hil.control.flyable import check_apart
-        from lafr_mjx.hil.operator.drone_flights import Flights, fly_adaptation, fly_fixed
+        from lafr_mjx.hil.operator.drone_flights import (
+            Flights,
+            fly_adaptation,
+            fly_fixed,
+        )
         from lafr_mjx.hil.operator.learner_faults import split
-        from lafr_mjx.hil.operator.operator_steps import confirm_checklist, require_person
+        from lafr_mjx.hil.operator.operator_steps import (
+            confirm_checklist,
+            require_person,
+        )
         from lafr_mjx.hil.safety.drone_profile import check_vehicle, load_profile
+        from lafr_mjx.hil.simulator.physics import own_plugins
         from lafr_mjx.hil.wire.addresses import check_host, check_reachable
         from lafr_mjx.plant.scenario import load_scenario
         from lafr_mjx.plant.vehicle import load_vehicle
@@ -95,6 +105,7 @@ class Fly(RunSpec):
         scale = task.start_time_scale if self.time_scale is None else self.time_scale
         self._check(profile, scale)
         scenario = self.scenario or task.scenario
+        own_plugins(self.plugins)  # a scenario may have their keys
         load_scenario(scenario)
         faults, learner_faults = split(self.fault)
         if learner_faults and self._fixed:
@@ -109,7 +120,8 @@ class Fly(RunSpec):
             check_reachable(self.master)
         flights = Flights(profile, task, self.task, scenario, self.seed, self.master, self.host,
                           tuple(faults), self.real_time,
-                          network_of(parts.located("policy", self.policy)))  # fmt: skip
+                          network_of(parts.located("policy", self.policy)),
+                          job.spec.plugins)  # fmt: skip
         kind = "fixed" if self._fixed else f"{self.method}{job.spec.variant()}"
         name = f"hil-{task.name}-{kind}-{time.strftime('%Y%m%d-%H%M%S')}"
         config = self._config(profile, job)
@@ -153,8 +165,10 @@ class Fly(RunSpec):
         if not profile.simulated:
             if self.master is None:
                 raise InputError("--master: a real drone needs the address of its ROS master")
-            if self.fault or self.scenario:
-                raise InputError("--fault and --scenario are for the software drone only")
+            if self.fault or self.scenario or self.plugins:
+                raise InputError(
+                    "--fault, --scenario and --plugins are for the software drone only"
+                )
 
     def _check_path(self, task: Task, scale: float, profile: Profile) -> None:
         """Refuse before anything is started what the control process would refuse in the air."""

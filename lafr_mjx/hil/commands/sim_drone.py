@@ -7,6 +7,8 @@ import os
 from dataclasses import dataclass, field
 from pathlib import Path
 
+from tyro.conf import UseAppendAction
+
 from lafr_mjx.errors import InputError
 
 
@@ -42,6 +44,9 @@ class SimDrone:
     fault: list[str] = field(default_factory=list)
     """KIND@START[:DURATION[:VALUE]] in seconds since the start; may be given several times."""
 
+    plugins: UseAppendAction[tuple[str, ...]] = ()
+    """A plugin of your own: NAME=FILE.py:CLASS(PARAMETER=VALUE, ...); may be repeated."""
+
     def run(self) -> None:
         """Serve until stopped."""
         parent = os.getppid()  # before what takes long: it may be gone by then
@@ -73,11 +78,13 @@ class SimDrone:
         profile = load_profile(self.vehicle)
         vehicle = load_vehicle(profile.vehicle)
         check_vehicle(profile, vehicle)
+        from lafr_mjx.hil.simulator.physics import Physics, own_plugins
+
+        own = own_plugins(self.plugins)  # first: a scenario may have its keys
         scenario = load_scenario(self.scenario).drawn(self.seed)
         fans = load_task(self.task).fans if self.task else ()
         settings = scenario.settings_for(0)[0]
         from lafr_mjx.hil.simulator.drone_server import serve
-        from lafr_mjx.hil.simulator.physics import Physics
         from lafr_mjx.hil.simulator.simulated_drone import Drone
 
         try:
@@ -86,7 +93,7 @@ class SimDrone:
             print(f"{error}; waiting for it", flush=True)
         pilot = profile.pilot
         drone = Drone(
-            Physics(vehicle, settings, fans, self.seed, cable=self.cable),
+            Physics(vehicle, settings, fans, self.seed, cable=self.cable, plugins=own),
             Settings(
                 feedthrough_timeout_s=pilot.feedthrough_timeout_s,
                 has_guard=pilot.guard,

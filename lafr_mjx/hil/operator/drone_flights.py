@@ -52,6 +52,7 @@ class Flights:
     faults: tuple[str, ...] = ()
     real_time: bool = False  # of the software drone
     network: str = "mlp"  # of the policies that fly
+    plugins: tuple[str, ...] = ()  # of the user's, in the software drone
 
     @property
     def where(self) -> str:
@@ -67,7 +68,7 @@ class Flights:
         return Session(
             self.profile, folder.path / "hil", master=self.master, host=self.host,
             scenario=self.scenario, task=fans, seed=self.seed, faults=self.faults,
-            real_time=self.real_time, network=self.network,
+            real_time=self.real_time, network=self.network, plugins=self.plugins,
         )  # fmt: skip
 
 

@@ -208,7 +208,7 @@ def _unlearned(run: Adaptation) -> Flown:
     path = batching.row(run.state.path, 0)
     unknown, none = np.float32(np.nan), np.zeros(0)
     progress = Progress(
-        flown_error=unknown, residual_loss=unknown, predicted_error=unknown, bound_by=-1,
+        residual_loss=unknown, predicted_error=unknown, bound_by=-1,
         new_policy=False, candidates=none, nominal_errors=none, stressed_errors=none, notes={},
     )  # fmt: skip
     return Flown(rollout, path, scale, predicted, "not learned", progress, time.monotonic() - began)

@@ -74,6 +74,7 @@ class Session(FlightRecord, Closing):
         real_time: bool = False,
         cable: bool = False,
         network: str = "mlp",
+        plugins: tuple[str, ...] = (),
     ) -> None:
         """Start.
 
@@ -89,6 +90,7 @@ class Session(FlightRecord, Closing):
             real_time: do not fly the software drone in lockstep.
             cable: feed the software drone by one, for longer than its battery lasts.
             network: of the policies that will fly, see `parts`.
+            plugins: of the user's, for the software drone.
         """
         super().__init__(folder / "events.txt")
         self.profile = profile
@@ -121,18 +123,14 @@ class Session(FlightRecord, Closing):
                 command += ["--seed", str(seed)] + (["--task", task] if task else [])
                 command += ["--fault", *faults] if faults else []
                 command += ["--cable"] if cable else []
+                command += [word for text in plugins for word in ("--plugins", text)]
                 command += ["--door", str(door.fileno())] if door else []
                 self._start("drone", [*command, *pace], door.fileno() if door else None)
             self._injection = Injection(profile.quad, master, self.clock)
             mine, its = socket.socketpair()
             self.console = Console(mine, self.clock)
-            command = [
-                "-m",
-                "lafr_mjx.hil.control.control_process",
-                "--profile",
-                str(profile.path),
-                *common,
-            ]
+            command = ["-m", "lafr_mjx.hil.control.control_process", *common]
+            command += ["--profile", str(profile.path)]
             command += ["--out", str(folder), "--console", str(its.fileno()), "--network", network]
             self._start("control", [*command, *pace], its.fileno())
             its.close()

@@ -14,13 +14,20 @@ import numpy as np
 from jax.flatten_util import ravel_pytree
 
 from lafr_mjx import compilation_cache
-from lafr_mjx.plant import simulation
+from lafr_mjx.errors import InputError
+from lafr_mjx.plant import simulation, user_plugins
 from lafr_mjx.plant.engine import build_engine
 from lafr_mjx.plant.gyroscope import GyroState
 from lafr_mjx.plant.messages import SampleMessage
 from lafr_mjx.plant.noise import Draws
 from lafr_mjx.plant.plugins.battery import Battery, BatteryState
-from lafr_mjx.plant.plugins.plugin import ActuatorPlugin, AirPlugin, ForcePlugin, SensePlugin
+from lafr_mjx.plant.plugins.plugin import (
+    ActuatorPlugin,
+    AirPlugin,
+    CommandPlugin,
+    ForcePlugin,
+    SensePlugin,
+)
 from lafr_mjx.plant.rate_loop import Ctbr, RateLoopState, control_rates
 from lafr_mjx.plant.rigid_body import Motion
 from lafr_mjx.plant.scenario_params import params_for
@@ -28,8 +35,9 @@ from lafr_mjx.plant.vec3 import Quat, Vec3, runtime_unit
 from lafr_mjx.types import SAMPLE_DT
 
 if TYPE_CHECKING:
-    from collections.abc import Sequence
+    from collections.abc import Iterable, Mapping, Sequence
 
+    from lafr_mjx.plant.plugins.plugin import Plugin
     from lafr_mjx.plant.scenario import Settings
     from lafr_mjx.plant.vehicle import Vehicle
     from lafr_mjx.tasks import Fan
@@ -64,6 +72,7 @@ class Physics:
         position: Sequence[float] = (0.0, 0.0),
         *,
         cable: bool = False,
+        plugins: Mapping[str, Plugin] = {},
     ) -> None:
         """Stand on the ground.
 
@@ -74,12 +83,13 @@ class Physics:
             seed: of noise and gusts.
             position: where it stands, x and y [m].
             cable: fed by one: the battery sags under load, but never empties.
+            plugins: of the user's, see `own_plugins`.
         """
         compilation_cache.enable()
         # Small steps are run where they are called, not handed to another thread.
         jax.config.update("jax_cpu_enable_async_dispatch", False)
         engine = build_engine(vehicle, "freebody", TIMESTEP)
-        params = params_for(vehicle, settings, fans)
+        params = params_for(vehicle, settings, fans, plugins)
         if cable:
             params = params.replace(plugins=_without_discharge(params.plugins))
         self._key = np.asarray(jax.random.key_data(jax.random.key(seed)))
@@ -117,6 +127,22 @@ class Physics:
         self._count += 1
         out = np.asarray(out, float)
         return Moment(out[:13], out[13:26], out[26:30], out[30], out[31], out[32])
+
+
+def own_plugins(texts: Iterable[str]) -> dict[str, Plugin]:
+    """A user's plugins for the software drone.
+
+    Raises:
+        InputError: one cannot be built, or acts on commands, which come over the wire here.
+    """
+    plugins = user_plugins.build(texts)
+    for name, plugin in plugins.items():
+        if isinstance(plugin, CommandPlugin):
+            raise InputError(
+                f"--plugins {name}: acts on commands; those of the software drone come over the "
+                f"wire as they are: use a fault (see sim-drone)"
+            )
+    return plugins
 
 
 def _stepper(engine: Any, params: Any, unravel: Any) -> Any:

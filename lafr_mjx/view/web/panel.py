@@ -8,7 +8,8 @@ from typing import TYPE_CHECKING, Any
 import matplotlib as mpl
 import numpy as np
 
-from lafr_mjx.view.decorations import speed_colour
+from lafr_mjx.metrics import event_in
+from lafr_mjx.view.decorations import legend, speed_colour
 from lafr_mjx.view.player import SPEEDS
 from lafr_mjx.view.web.browser_plots import FlightPlot, add_progress_plot
 
@@ -19,6 +20,8 @@ if TYPE_CHECKING:
     from lafr_mjx.view.shown_flight import Moment
 
 _UPDATE_EVERY_S = 0.15
+_SWATCH = "display:inline-block;width:16px;height:8px;margin-right:5px;border:1px solid #999"
+_ROWS = "display:flex;flex-wrap:wrap;gap:2px 12px;font-size:12px;padding:0 12px 6px"
 _QUIET_S = 5.0  # s, in which a plot is left alone after a visitor has arrived
 
 
@@ -31,7 +34,8 @@ class Panel:
         self._index = -1
         gui = server.gui
         self._text = gui.add_markdown("")
-        gui.add_html(_colour_scale(top_speed))
+        self._legend = gui.add_html("")
+        self._top_speed = top_speed
         titles = tuple(f"{i}: {_title(player, i)}" for i in range(player.count))
         self._flight = gui.add_dropdown("Flight", titles, initial_value=titles[0])
         self._play = gui.add_button("Pause")
@@ -41,6 +45,10 @@ class Panel:
         self._speed = gui.add_dropdown("Speed", speeds, initial_value=f"{nearest:g}")
         self._follow = gui.add_checkbox("Follow the drone", initial_value=False)
         self._ghost = gui.add_checkbox("Reference drone", initial_value=True)
+        self._corridor = gui.add_checkbox(
+            "Corridor around the task's path", initial_value=True,
+            visible=any(f.planned is not None for r in player.replays for f in r.flights),
+        )  # fmt: skip
         # Beside another run, the plots are those of the first.
         first, *others = player.replays
         whose = f" · {first.name}" if others else ""
@@ -60,6 +68,11 @@ class Panel:
         """Whether the reference drone is wanted."""
         return bool(self._ghost.value)
 
+    @property
+    def corridor(self) -> bool:
+        """Whether the room around the task's path is wanted."""
+        return bool(self._corridor.value)
+
     def welcome(self, _: Any) -> None:
         """A page that gets new data while it is laid out would lose the numbers of its axis."""
         self._quiet_until = time.monotonic() + _QUIET_S
@@ -78,9 +91,19 @@ class Panel:
             (self._time, "value", round(min(self._player.time, self._time.max), 2)),
             (self._play, "label", "Play" if self._player.paused else "Pause"),
             (self._text, "content", _metrics(self._player, moments)),
+            (self._legend, "content", self._colours(moments)),
         ):
             if getattr(handle, name) != value:
                 setattr(handle, name, value)
+
+    def _colours(self, moments: Sequence[Moment]) -> str:
+        """What the colours of trail, lines and gates mean, as HTML."""
+        rows = "".join(
+            f'<span style="white-space:nowrap"><span style="{_SWATCH};background:'
+            f'{mpl.colors.to_hex(rgba)};opacity:{0.4 if rgba[3] < 0.5 else 1}"></span>{name}</span>'
+            for name, rgba in legend(self._player.flights, moments)
+        )
+        return _colour_scale(self._top_speed) + f'<div style="{_ROWS}">{rows}</div>'
 
     def _show_flight(self) -> None:
         self._index = self._player.index
@@ -112,13 +135,15 @@ class Panel:
 def _title(player: Player, index: int) -> str:
     flights = player.replays[0].flights
     flight = flights[min(index, len(flights) - 1)]
-    return f"{flight.title}, {flight.metrics.peak_speed_mps:.1f} m/s"
+    event = event_in(vars(flight.metrics))
+    title = f"{flight.title}, {flight.metrics.peak_speed_mps:.1f} m/s"
+    return f"{title}, {event}" if event else title
 
 
 def _metrics(player: Player, moments: Sequence[Moment]) -> str:
     lines = []
     for replay, flight, moment in zip(player.replays, player.flights, moments, strict=True):
-        state = " · **crashed**" if moment.crashed else ""
+        state = f" · **{moment.event}**" if moment.event else ""
         title = "" if replay.name.endswith(flight.title) else f" · {flight.title}"
         lines += [
             f"**{replay.name}**{title}{state}",

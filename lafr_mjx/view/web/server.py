@@ -73,8 +73,7 @@ class WebView:
             raise InputError("--web needs the extra 'web': pip install 'lafr-mjx[web]'") from error
         self.player = Player(replays, speed)
         self._top_speed = max(replay.top_speed for replay in replays)
-        cast = [(r.vehicle, r.task, r.path()) for r in replays]
-        self._scene = build_scene(cast, _DRONE_SIZE)
+        self._scene = build_scene([(r.vehicle, r.task) for r in replays], _DRONE_SIZE)
         _check_address(host)
         # A connection that only looks whether somebody listens is not worth a traceback.
         logging.getLogger("websockets.server").setLevel(logging.CRITICAL)
@@ -89,7 +88,7 @@ class WebView:
             StageInBrowser(self._server, self._scene, stage, i)
             for i, stage in enumerate(self._scene.stages)
         ]
-        points = np.concatenate([stage.path for stage in self._scene.stages])
+        points = np.concatenate([stage.outline for stage in self._scene.stages])
         _add_world(self._server, 0.5 * (points.min(axis=0) + points.max(axis=0)))
         self._panel = Panel(self._server, self.player, self._top_speed)
         self._cameras = HomeCameras(points)
@@ -119,14 +118,18 @@ class WebView:
 
     def _update(self) -> None:
         moments = self.player.moments()
-        state = (self.player.index, self.player.time, self._panel.ghost)
+        self.player.corridor = self._panel.corridor
+        state = (self.player.index, self.player.time, self._panel.ghost, self.player.corridor)
         if state != self._shown:  # a paused scene lets the browser rest
             self._shown = state
             with self._server.atomic():
                 for stage, flight, moment in zip(
                     self._stages, self.player.flights, moments, strict=True
                 ):
-                    stage.update(flight, moment, self._top_speed, ghost=self._panel.ghost)
+                    stage.update(
+                        flight, moment, self._top_speed, ghost=self._panel.ghost,
+                        corridor=self.player.corridor,
+                    )  # fmt: skip
         self._panel.update(moments)
         if self.player.follow:
             target = moments[0].position + self._scene.stages[0].offset

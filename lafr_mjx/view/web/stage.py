@@ -1,4 +1,4 @@
-"""One flight in the browser: drone, ghost, path, trail, wind and fans."""
+"""One flight in the browser: drone, ghost, path, corridor, gates, trail, wind and fans."""
 
 from __future__ import annotations
 
@@ -6,9 +6,14 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
+from lafr_mjx.view.course_shapes import AHEAD, arrow, corridor, gate_frame, tube
 from lafr_mjx.view.decorations import (
     ARROW_SCALE,
+    CORRIDOR_RGBA,
+    GATE_RGBA,
     LEAST_WIND,
+    REFERENCE_RGBA,
+    TASK_RGBA,
     TRAIL_S,
     speed_colour,
     wind_arrows,
@@ -18,19 +23,20 @@ from lafr_mjx.view.shown_flight import jets
 from lafr_mjx.view.web.drone import DroneInBrowser
 
 if TYPE_CHECKING:
+    from collections.abc import Sequence
+
     from lafr_mjx.view.scene import Scene, Stage
     from lafr_mjx.view.shown_flight import Flight, Moment
 
 _TRAIL_PIECES = 90
 _TRAIL_M, _PATH_PIXELS = 0.03, 2.0  # width of the lines
-_PATH_COLOUR = (245, 248, 255)
 _GHOST_TINT = ((90, 190, 255), 0.30)
 _WIND_RGB = np.array([0.25, 0.70, 1.0])
 _JET_AHEAD_M = (0.15, 0.8, 1.6)
 
 
 class StageInBrowser:
-    """One flight's drone, ghost, path, trail, wind and fans."""
+    """One flight's drone, ghost, path, corridor, gates, trail, wind and fans."""
 
     def __init__(self, server: Any, scene: Scene, stage: Stage, index: int) -> None:
         self._stage = stage
@@ -39,10 +45,21 @@ class StageInBrowser:
         self._drone = DroneInBrowser(server, scene.model, stage.drone, f"{root}/drone")
         assert stage.ghost is not None
         self._ghost = DroneInBrowser(server, scene.model, stage.ghost, f"{root}/ghost", _GHOST_TINT)
-        server.scene.add_line_segments(
-            f"{root}/path", _pieces(stage.path), _PATH_COLOUR, thickness=_PATH_PIXELS,
-            thickness_units="screen",
+        self._reference, self._path = (
+            server.scene.add_line_segments(
+                f"{root}/{name}", _pieces(stage.path)[::every], _bytes(rgba),
+                thickness=_PATH_PIXELS, thickness_units="screen",
+            )
+            for name, rgba, every in (("reference", REFERENCE_RGBA, 1), ("path", TASK_RGBA, 2))
         )  # fmt: skip
+        self._corridor = self._add_shape("corridor", corridor(stage.task), CORRIDOR_RGBA)
+        self._gates = [
+            (self._add_shape(f"gate{j}", gate_frame(gate), GATE_RGBA[AHEAD]),
+             self._add_shape(f"gate{j}_arrow", _pointer(*arrow(gate)), GATE_RGBA[AHEAD]))
+            for j, gate in enumerate(stage.task.gates)
+        ]  # fmt: skip
+        self._planned: Any = False  # of the flight that is shown; False before the first
+        self._gates_shown: tuple[int, ...] = ()
         here = np.tile(stage.path[0], (_TRAIL_PIECES, 2, 1))
         self._trail = server.scene.add_line_segments(
             f"{root}/trail", here, np.zeros((_TRAIL_PIECES, 2, 3), np.uint8), thickness=_TRAIL_M
@@ -51,8 +68,11 @@ class StageInBrowser:
         self._wind: Any = None
         self._wind_shown = np.full(3, np.nan)
 
-    def update(self, flight: Flight, moment: Moment, top_speed: float, *, ghost: bool) -> None:
+    def update(
+        self, flight: Flight, moment: Moment, top_speed: float, *, ghost: bool, corridor: bool
+    ) -> None:
         """Move everything to a moment."""
+        self._update_course(flight.planned, moment.gates, corridor=corridor)
         offset = self._stage.offset
         self._drone.move(moment.position + offset, moment.quaternion, moment.blade_angle)
         self._ghost.move(
@@ -65,6 +85,31 @@ class StageInBrowser:
         self._trail.points = _pieces(points)
         self._trail.colors = _pieces(linear_rgb(colours))
         self._update_wind(moment)
+
+    def _update_course(
+        self, planned: np.ndarray | None, gates: Sequence[int], *, corridor: bool
+    ) -> None:
+        self._corridor.visible = corridor and planned is not None
+        if planned is not self._planned:
+            self._planned = planned
+            self._path.visible = planned is not None
+            line = self._stage.path if planned is None else planned + self._stage.offset
+            self._reference.points = _pieces(line)
+        states = tuple(int(state) for state in gates)
+        if states != self._gates_shown:
+            self._gates_shown = states
+            for shapes, state in zip(self._gates, states, strict=True):
+                for shape in shapes:
+                    shape.color = _bytes(GATE_RGBA[state])
+
+    def _add_shape(
+        self, name: str, shape: tuple[np.ndarray, np.ndarray], rgba: Sequence[float]
+    ) -> Any:
+        corners, faces = shape
+        return self._server.scene.add_mesh_simple(
+            f"{self._root}/{name}", (corners + self._stage.offset).astype(np.float32), faces,
+            color=_bytes(rgba), opacity=None if rgba[3] == 1.0 else rgba[3], cast_shadow=False,
+        )  # fmt: skip
 
     def _update_wind(self, moment: Moment) -> None:
         wind = np.round(moment.wind, 1)
@@ -85,7 +130,7 @@ class StageInBrowser:
     def _arrows(self, wind: np.ndarray, fan_scale: float) -> np.ndarray:
         """Start and end [N, 2, 3] of the arrows over the path and in the fans' jets."""
         arrows = [wind_arrows(self._stage.path, wind)]
-        for fan in self._stage.fans:
+        for fan in self._stage.task.fans:
             ahead = np.array(_JET_AHEAD_M)[:, None] * fan.direction + fan.position
             shafts = ARROW_SCALE * jets([fan], np.full(len(ahead), fan_scale), ahead)
             starts = ahead + self._stage.offset
@@ -104,6 +149,16 @@ def _add_props(server: Any, scene: Scene, root: str, index: int) -> None:
                     f"{root}/{name.replace('/', '_')}", mesh, position=scene.data.xpos[body],
                     wxyz=scene.data.xquat[body],
                 )  # fmt: skip
+
+
+def _pointer(start: np.ndarray, end: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
+    """An arrow as a mesh."""
+    neck = start + 0.5 * (end - start)
+    return tube(np.stack([start, neck, neck, end]), np.array([0.02, 0.02, 0.06, 0.0]))
+
+
+def _bytes(rgba: Sequence[float]) -> tuple[int, ...]:
+    return tuple(round(255.0 * share) for share in rgba[:3])
 
 
 def _pieces(points: np.ndarray) -> np.ndarray:

@@ -14,9 +14,9 @@ help:
 	@echo "make reproduce-quick  the same with one seed"
 	@echo "make test    install and run the tests"
 	@echo "make test-all  the same with the long ones: golden records, examples, a cluster"
-	@echo "make test-hil-quick  tests of the hardware code that need no real time"
-	@echo "make test-hil  flights on the software drone, in real time (20 minutes, nothing beside it)"
-	@echo "make soak    every fault many times (hours; SIMULATED=20 REALTIME=3 ONLY= choose)"
+	@echo "make test-hil-quick  tests of the hardware code but whole flights"
+	@echo "make test-hil  flights on the software drone with all processes"
+	@echo "make soak    every fault many times (hours; SIMULATED=20 PROCESSES=3 ONLY= choose)"
 	@echo "make lint    ruff and pyright"
 	@echo "make docs    build the documentation into site/"
 	@echo "make format  let ruff format the code"
@@ -56,37 +56,32 @@ test: $(STAMPS)/dev
 test-all: $(STAMPS)/dev
 	$(BIN)/python -m pytest -n 2 --dist loadfile
 
-# What needs no real time: wire, messages, the state machine, flights on a simulated clock with
-# every fault, a real ROS master, and whole flights by a patient clock.
-HIL_QUICK := $(addprefix tests/hil/test_, messages.py fast_messages.py json_messages.py spent_time.py profile.py safety.py \
-	safety_blind.py faults.py clocks.py wire.py wire_fuzz.py recording.py real_ros.py control.py legs.py flyer.py \
-	pacer.py pilot.py strict_pilot.py flights.py fault_flights.py fault_bounds.py end_of_flight.py guard.py \
-	bad_input.py adaptation_on_paper.py own_network.py flown_again.py bridge.py slow_motion.py learner_process.py \
-	child_process.py check.py keyboard.py patient_time.py adaptation.py whole_flights.py \
-	landing.py dead_reckoning.py blind_descent.py emergency_landing.py)
+# Flights with all processes, in lockstep but for a few; the rest is quick.
+HIL_FLIGHTS := $(addprefix tests/hil/test_, lockstep.py processes.py fault_processes.py fault_inside.py end_processes.py \
+	whole_flights.py wire_in_flight.py adaptation.py realtime.py)
 test-hil-quick: $(STAMPS)/dev
-	$(BIN)/python -m pytest -p no:xdist $(HIL_QUICK)
+	$(BIN)/python -m pytest -p no:xdist $(filter-out $(HIL_FLIGHTS),$(wildcard tests/hil/test_*.py))
 
-# Real time and real processes: one after the other, and nothing else beside it.
+# Nothing in them depends on how busy the machine is.
 test-hil: $(STAMPS)/dev
-	$(BIN)/python -m pytest -p no:xdist $(filter-out $(HIL_QUICK),$(wildcard tests/hil/test_*.py))
+	$(BIN)/python -m pytest -n 2 --dist loadfile $(HIL_FLIGHTS)
 
-# Every fault SIMULATED times at random moments on a simulated clock (on both cores), and REALTIME
-# times in real time; 0 leaves a part out. ONLY names faults: make soak SIMULATED=5 REALTIME=0
+# Every fault SIMULATED times at random moments on a simulated clock (on both cores), and PROCESSES
+# times with all processes; 0 leaves a part out. ONLY names faults: make soak SIMULATED=5 PROCESSES=0
 # ONLY=clock. The measurements are in TABLE, should it be broken off.
 SIMULATED ?= 20
-REALTIME ?= 3
+PROCESSES ?= 3
 ONLY ?=
 TABLE ?= soak.jsonl
-SOAK := LAFR_HIL_REPEATS=$(SIMULATED) LAFR_HIL_REALTIME_REPEATS=$(REALTIME) \
+SOAK := LAFR_HIL_REPEATS=$(SIMULATED) LAFR_HIL_PROCESS_REPEATS=$(PROCESSES) \
 	LAFR_HIL_ONLY="$(ONLY)" LAFR_HIL_TABLE="$(TABLE)" $(BIN)/python -m pytest
 soak: $(STAMPS)/dev
 	@rm -f "$(TABLE)"; touch "$(TABLE)"; bad=0; \
 	if [ "$(SIMULATED)" != 0 ]; then \
 		$(SOAK) -n 2 -q tests/hil/test_fault_flights.py tests/hil/test_fault_bounds.py tests/hil/test_end_of_flight.py || bad=1; \
 	fi; \
-	if [ "$(REALTIME)" != 0 ]; then \
-		$(SOAK) -p no:xdist tests/hil/test_fault_realtime.py tests/hil/test_fault_inside.py || bad=1; \
+	if [ "$(PROCESSES)" != 0 ]; then \
+		$(SOAK) -p no:xdist tests/hil/test_fault_processes.py tests/hil/test_fault_inside.py || bad=1; \
 	fi; \
 	$(BIN)/python tests/hil/fault_table.py "$(TABLE)"; exit $$bad
 

@@ -13,11 +13,11 @@ from lafr_mjx.errors import InputError, RunError
 from lafr_mjx.help_texts import readable
 from lafr_mjx.hil.commands.check import Check
 from lafr_mjx.hil.commands.compare import Compare
-from lafr_mjx.hil.commands.fly import Fly
-from lafr_mjx.hil.commands.master import RunMaster
-from lafr_mjx.hil.commands.replay import Replay
+from lafr_mjx.hil.commands.fly_drone import Fly
+from lafr_mjx.hil.commands.hold_stop import Stop
+from lafr_mjx.hil.commands.replay_bag import Replay
+from lafr_mjx.hil.commands.run_master import RunMaster
 from lafr_mjx.hil.commands.sim_drone import SimDrone
-from lafr_mjx.hil.commands.stop import Stop
 
 _PROG = "python -m lafr_mjx.hil"
 _DESCRIPTION = """Flights on Agilicious drones, and on a software one.

@@ -1,6 +1,6 @@
 """The control process with something broken inside: what `broken.txt` says, from SIGUSR1 on.
 
-Started instead of `lafr_mjx.hil.control` by the tests' `Breakable`; all else in it is the real one.
+Started instead of `control_process` by the tests' `Breakable`; all else in it is the real one.
 """
 
 import signal
@@ -9,10 +9,10 @@ from pathlib import Path
 
 import numpy as np
 
-from lafr_mjx.hil.control import main
-from lafr_mjx.hil.flyer import Flyer
-from lafr_mjx.hil.link import RosLink
-from lafr_mjx.hil.profile import load_profile
+from lafr_mjx.hil.control.control_process import main
+from lafr_mjx.hil.control.flyer import Flyer
+from lafr_mjx.hil.drones.agilicious import Agilicious
+from lafr_mjx.hil.safety.drone_profile import load_profile
 
 COMMANDS = {
     "nan": lambda k, last: [np.nan] * 4,
@@ -33,7 +33,7 @@ class Broken:
 
 def break_all(folder, profile):
     """Put the broken parts in; nothing happens before the signal."""
-    tick, heard, send = Flyer.tick, RosLink.heard, RosLink.send
+    tick, heard, send = Flyer.tick, Agilicious.heard, Agilicious.send
     rushing = np.array([0.0, profile.limits.speed_mps - 1.0, 0.0])
 
     def on_signal(number, frame):
@@ -48,6 +48,10 @@ def break_all(folder, profile):
         return wanted._replace(command=command, controller="policy")
 
     def broken_heard(self):
+        kind, _, seconds = Broken.kind.partition(" ")
+        if kind == "late":  # once, at the beginning of a tick
+            Broken.kind = ""
+            self.clock.sleep(float(seconds))
         found = heard(self)
         if Broken.kind != "rushing" or found.state is None:
             return found
@@ -57,7 +61,7 @@ def break_all(folder, profile):
     def broken_send(self, command, expires):
         return False if Broken.kind == "unsent" else send(self, command, expires)
 
-    Flyer.tick, RosLink.heard, RosLink.send = broken_tick, broken_heard, broken_send
+    Flyer.tick, Agilicious.heard, Agilicious.send = broken_tick, broken_heard, broken_send
     signal.signal(signal.SIGUSR1, on_signal)
 
 

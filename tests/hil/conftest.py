@@ -1,13 +1,10 @@
 import fault_table
 import pytest
-from flown_again import FlownAgain
 from waiting import wait_for
 from wire_rig import KIND, TOPIC
 
-from lafr_mjx.hil.master import Master
-from lafr_mjx.hil.node import Node
-
-flown_again = FlownAgain()
+from lafr_mjx.hil.wire.node import Node
+from lafr_mjx.hil.wire.ros_master import Master
 
 
 @pytest.fixture
@@ -30,7 +27,7 @@ def pair(master):
 
 @pytest.fixture(scope="module")
 def plant():
-    from lafr_mjx.hil.drone.physics import Physics  # with JAX, which few of these tests need
+    from lafr_mjx.hil.simulator.physics import Physics  # with JAX, which few of these tests need
     from lafr_mjx.plant.scenario import load_scenario
     from lafr_mjx.plant.vehicle import load_vehicle
 
@@ -38,26 +35,7 @@ def plant():
     return Physics(load_vehicle("lafr192"), settings)
 
 
-@pytest.hookimpl(tryfirst=True)
-def pytest_runtest_protocol(item, nextitem):
-    return flown_again.protocol(item, nextitem)
-
-
-def pytest_sessionfinish(session, exitstatus):
-    if exitstatus == pytest.ExitCode.OK and flown_again.too_many:
-        session.exitstatus = pytest.ExitCode.TESTS_FAILED
-
-
-def pytest_unconfigure():
-    flown_again.close()
-
-
 def pytest_terminal_summary(terminalreporter):
-    lines = list(flown_again.lines())
-    if lines:
-        terminalreporter.section("the machine itself stood still")
-        for line in lines:
-            terminalreporter.write_line(line)
     rows = fault_table.lines()
     if rows:
         terminalreporter.section("faults: from the beginning of the fault to the reaction")

@@ -4,8 +4,8 @@ import numpy as np
 
 from lafr_mjx.control.network_mlp import Mlp
 from lafr_mjx.control.policy import create_policy
-from lafr_mjx.hil.legs import Leg
-from lafr_mjx.hil.profile import load_profile
+from lafr_mjx.hil.control.legs import Leg
+from lafr_mjx.hil.safety.drone_profile import load_profile
 from lafr_mjx.tasks import load_task
 
 PROFILE = load_profile("sim")

@@ -4,7 +4,7 @@
 import numpy as np
 from rig import PROFILE, SimFlight, leg
 
-from lafr_mjx.hil.drone.injected import parse
+from lafr_mjx.hil.simulator.injected import parse
 
 FAST = 0.42  # time scale of the figure-8: 5.3 m/s, the baseline's best
 CYCLE_S, TICK_S = 0.01, 0.02

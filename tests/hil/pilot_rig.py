@@ -3,9 +3,9 @@
 
 import numpy as np
 
-from lafr_mjx.hil.drone.physics import GROUND_M, Moment
-from lafr_mjx.hil.drone.pilot import CYCLE_S
-from lafr_mjx.hil.drone.vehicle import Drone
+from lafr_mjx.hil.simulator.physics import GROUND_M, Moment
+from lafr_mjx.hil.simulator.pilot import CYCLE_S
+from lafr_mjx.hil.simulator.simulated_drone import Drone
 
 HOVER = (9.81, 0.0, 0.0, 0.0)
 

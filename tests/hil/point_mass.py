@@ -5,11 +5,11 @@ import math
 import numpy as np
 
 from lafr_mjx import so3
-from lafr_mjx.hil.blind_descent import BlindDescent
-from lafr_mjx.hil.command_log import DELAY_S, CommandLog
-from lafr_mjx.hil.dead_reckoning import Motion, MotionFit
-from lafr_mjx.hil.profile import load_profile
-from lafr_mjx.hil.rate_loop_fit import EXPECTED, RateLoopFit
+from lafr_mjx.hil.safety.blind_descent import BlindDescent
+from lafr_mjx.hil.safety.command_log import DELAY_S, CommandLog
+from lafr_mjx.hil.safety.dead_reckoning import Motion, MotionFit
+from lafr_mjx.hil.safety.drone_profile import load_profile
+from lafr_mjx.hil.safety.rate_loop_fit import EXPECTED, RateLoopFit
 from lafr_mjx.types import CONTROL_DT, GRAVITY, State
 
 PROFILE = load_profile("sim")

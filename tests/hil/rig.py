@@ -6,15 +6,16 @@ import math
 import numpy as np
 
 from lafr_mjx import so3
-from lafr_mjx.hil.clocks import ClockMap
-from lafr_mjx.hil.drone.injected import Injector, parse
-from lafr_mjx.hil.drone.pilot import CYCLE_S, Settings
-from lafr_mjx.hil.drone.vehicle import Drone
-from lafr_mjx.hil.legs import Leg
-from lafr_mjx.hil.link import Heard
-from lafr_mjx.hil.logic import Around, Logic
-from lafr_mjx.hil.modes import Mode, Word
-from lafr_mjx.hil.profile import load_profile
+from lafr_mjx.hil.control.legs import Leg
+from lafr_mjx.hil.control.tick_logic import Around, Logic
+from lafr_mjx.hil.drones.agilicious import CALLS
+from lafr_mjx.hil.drones.drone_protocol import Heard
+from lafr_mjx.hil.safety.drone_profile import load_profile
+from lafr_mjx.hil.safety.modes import Mode, Word
+from lafr_mjx.hil.simulator.injected import Injector, parse
+from lafr_mjx.hil.simulator.pilot import CYCLE_S, Settings
+from lafr_mjx.hil.simulator.simulated_drone import Drone
+from lafr_mjx.hil.timing.clock_map import ClockMap
 from lafr_mjx.tasks import load_task
 from lafr_mjx.types import State
 
@@ -157,7 +158,7 @@ class SimFlight:
                 self._carry(self._commands, (self.drone.feedthrough, sent))
             else:
                 self.drone.feedthrough(self.time, sent)
-        for name in decision.calls:
+        for name in (CALLS[call][0] for call in decision.calls):
             self.calls.append((self.time, name))
             self.drone.call(self.time, name, name == "enable")
         self.logic.prepare()

@@ -1,9 +1,9 @@
 # pyright: reportOptionalMemberAccess=false, reportArgumentType=false
 """Ticks of the safety state machine, one after the other."""
 
-from lafr_mjx.hil.modes import Mode, Word
-from lafr_mjx.hil.profile import load_profile
-from lafr_mjx.hil.safety import Inputs, Machine, step
+from lafr_mjx.hil.safety.drone_profile import load_profile
+from lafr_mjx.hil.safety.modes import Mode, Word
+from lafr_mjx.hil.safety.state_machine import Inputs, Machine, step
 
 LADDER = load_profile("sim").ladder
 DT = 0.02

@@ -1,5 +1,5 @@
 # pyright: reportOptionalMemberAccess=false, reportArgumentType=false, reportOptionalSubscript=false
-"""Adaptations through the wire, by a patient clock: the whole way, and a learner that diverges."""
+"""Adaptations through the wire, in lockstep: the whole way, and a learner that diverges."""
 
 import json
 
@@ -8,8 +8,8 @@ from adaptation_rig import adapt, events
 from own_network import written
 
 from lafr_mjx.control.policy_file import load_policy, stored_network
-from lafr_mjx.hil.bags import flights as bagged
-from lafr_mjx.hil.bags import read_records
+from lafr_mjx.hil.recording.bags import flights as bagged
+from lafr_mjx.hil.recording.bags import read_records
 from lafr_mjx.runs.run_folder import RunFolder
 
 KEYS = {

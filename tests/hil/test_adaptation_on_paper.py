@@ -10,10 +10,10 @@ import os
 import numpy as np
 from rig import PROFILE, SimFlight
 
-from lafr_mjx.hil.drone.physics import Physics
-from lafr_mjx.hil.legs import fastest_time_scale
-from lafr_mjx.hil.modes import Mode, Word
-from lafr_mjx.hil.plant import leg_of
+from lafr_mjx.hil.control.legs import fastest_time_scale
+from lafr_mjx.hil.operator.drone_plant import leg_of
+from lafr_mjx.hil.safety.modes import Mode, Word
+from lafr_mjx.hil.simulator.physics import Physics
 from lafr_mjx.learner import loop, methods, pretrain
 from lafr_mjx.learner.improve import Sizes
 from lafr_mjx.learner.speed_limit import SpeedLimit

@@ -9,12 +9,13 @@ from typing import Any
 import pytest
 
 from lafr_mjx.errors import RunError
-from lafr_mjx.hil import flights
-from lafr_mjx.hil.bags import TICK, TICK_TOPIC
-from lafr_mjx.hil.master import Master
-from lafr_mjx.hil.profile import load_profile
-from lafr_mjx.hil.session import Session
-from lafr_mjx.hil.spool import Record, SpoolWriter
+from lafr_mjx.hil.operator import drone_flights as flights
+from lafr_mjx.hil.operator.session import Session
+from lafr_mjx.hil.recording.bags import TICK, TICK_TOPIC
+from lafr_mjx.hil.recording.spool import Record, SpoolWriter
+from lafr_mjx.hil.safety.drone_profile import load_profile
+from lafr_mjx.hil.timing.flight_clock import REAL_TIME
+from lafr_mjx.hil.wire.ros_master import Master
 from lafr_mjx.resources import data_folder
 from lafr_mjx.runs.run_folder import RunFolder
 
@@ -51,7 +52,7 @@ def run(*arguments, **options):
         (["fly", "--fixed", "--iterations", "3"], "--iterations 3"),
         (["fly", "--master", "nonsense"], "--master"),
         (["fly", "--master", "http://127.0.0.1:1"], "no ROS master answers"),
-        (["fly", "--master", "ws://127.0.0.1:1"], "no rosbridge answers"),
+        (["fly", "--master", "ws://127.0.0.1:1"], "must be an address like http://"),
         (["compare", "--task", "nope"], "unknown task"),
         (["compare", "--scenario", "nope"], "unknown scenario"),
         (["fly", "--scenario", "nowhere"], "unknown scenario"),
@@ -170,9 +171,9 @@ def test_drone_of_ones_own_by_path(tmp_path):
 @pytest.mark.parametrize(("count", "told"), [(1, "1 missed deadline;"), (2, "2 missed deadlines;")])
 def test_the_last_line_counts_in_words(tmp_path, capsys, count, told):
     session: Any = SimpleNamespace(
-        ended={"missed_deadlines": count}, events=[], stood_still_s=None, down=True, folder=tmp_path
+        ended={"missed_deadlines": count}, events=[], down=True, folder=tmp_path, clock=REAL_TIME
     )
-    asked: Any = SimpleNamespace(slow=1.0, master=None, profile=SimpleNamespace(simulated=True))
+    asked: Any = SimpleNamespace(master=None, profile=SimpleNamespace(simulated=True))
     with RunFolder.create(tmp_path / "run", {"run": {"engine": "hil"}}) as folder:
         flights._finish(asked, folder, session, None, 0, 1.0)
     assert told in capsys.readouterr().out

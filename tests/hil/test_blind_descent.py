@@ -15,8 +15,8 @@ from point_mass import (
     fly,
 )
 
-from lafr_mjx.hil.blind_descent import BlindDescent
-from lafr_mjx.hil.flyer import Flyer
+from lafr_mjx.hil.control.flyer import Flyer
+from lafr_mjx.hil.safety.blind_descent import BlindDescent
 from lafr_mjx.types import CONTROL_DT, GRAVITY, State
 
 

@@ -8,7 +8,7 @@ from pathlib import Path
 
 from waiting import wait_for
 
-from lafr_mjx.hil import child_process
+from lafr_mjx.hil.operator import child_process
 
 DEAF = "import signal, time; signal.signal(15, signal.SIG_IGN); print('deaf', flush=True)"
 

@@ -6,7 +6,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from lafr_mjx.hil.clocks import ClockMap
+from lafr_mjx.hil.timing.clock_map import ClockMap
 
 OFFSET = 5000.0  # our clock minus the vehicle's
 

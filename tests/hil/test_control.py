@@ -14,13 +14,14 @@ from control_legs import leg
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from lafr_mjx.hil.console import Console
-from lafr_mjx.hil.legs import save_leg
+from lafr_mjx.hil.control.console import Console
+from lafr_mjx.hil.control.legs import save_leg
 
 
 def test_control_and_stop_import_no_jax():
     code = (
-        "import sys\nimport lafr_mjx.hil.control, lafr_mjx.hil.stop, lafr_mjx.hil.__main__\n"
+        "import sys\nimport lafr_mjx.hil.control.control_process, lafr_mjx.hil.__main__\n"
+        "import lafr_mjx.hil.safety.emergency_stop, lafr_mjx.hil.drones.known_drones\n"
         "print([m for m in ('jax', 'jaxlib', 'flax', 'optax', 'orbax') if m in sys.modules])"
     )
     done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True)
@@ -33,11 +34,11 @@ def test_nothing_is_imported_in_flight(tmp_path):
     code = (
         "import pathlib, socket, sys\n"
         "import numpy as np\n"
-        "import lafr_mjx.hil.control\n"
-        "from lafr_mjx.hil import messages as m\n"
-        "from lafr_mjx.hil.legs import check_leg, load_leg, try_leg\n"
-        "from lafr_mjx.hil.profile import load_profile\n"
-        "from lafr_mjx.hil.warm_up import warm_up\n"
+        "import lafr_mjx.hil.control.control_process\n"
+        "from lafr_mjx.hil.wire import ros_messages as m\n"
+        "from lafr_mjx.hil.control.legs import check_leg, load_leg, try_leg\n"
+        "from lafr_mjx.hil.safety.drone_profile import load_profile\n"
+        "from lafr_mjx.hil.control.warm_up import warm_up\n"
         "profile = load_profile('sim')\n"
         "if sys.argv[2] == 'warm': warm_up(profile)\n"
         "before = set(sys.modules)\n"
@@ -63,7 +64,7 @@ def test_nothing_is_imported_in_flight(tmp_path):
 def test_memory_is_kept_where_that_is_allowed():
     script = (
         "import re, threading\n"
-        "from lafr_mjx.hil.realtime import keep_in_memory\n"
+        "from lafr_mjx.hil.timing.priority import keep_in_memory\n"
         "locked = keep_in_memory()\n"
         "thread = threading.Thread(target=lambda: bytearray(1 << 22))\n"
         "thread.start()\n"
@@ -90,7 +91,8 @@ def test_matrix_products_at_the_same_time_take_no_new_memory_in_flight():
     """32 MB for each would be allocated, and locked, in the middle of a tick."""
     script = (
         "import os, sys\n"
-        "from lafr_mjx.hil.realtime import keep_in_memory, memory_mb, reserve_matrix_memory\n"
+        "from lafr_mjx.hil.timing.priority import keep_in_memory, memory_mb\n"
+        "from lafr_mjx.hil.timing.priority import reserve_matrix_memory\n"
         "locked = keep_in_memory()\n"
         "reserve_matrix_memory(int(sys.argv[1]))\n"
         "before = memory_mb(os.getpid())\n"

@@ -17,9 +17,9 @@ from point_mass import (
 )
 
 from lafr_mjx import so3
-from lafr_mjx.hil.command_log import DELAY_S, CommandLog
-from lafr_mjx.hil.dead_reckoning import DeadReckoning, Motion, MotionFit
-from lafr_mjx.hil.rate_loop_fit import EXPECTED, RateLoopFit, Turning
+from lafr_mjx.hil.safety.command_log import DELAY_S, CommandLog
+from lafr_mjx.hil.safety.dead_reckoning import DeadReckoning, Motion, MotionFit
+from lafr_mjx.hil.safety.rate_loop_fit import EXPECTED, RateLoopFit, Turning
 from lafr_mjx.types import CONTROL_DT, GRAVITY, State
 
 # ------------------------------------------------------------------ the model

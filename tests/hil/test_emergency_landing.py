@@ -11,12 +11,14 @@ from hypothesis import Phase, given, settings
 from hypothesis import strategies as st
 from pilot_rig import HOVER, Rig
 
-from lafr_mjx.hil.drone.injected import Injector, parse
-from lafr_mjx.hil.drone.physics import GROUND_M
-from lafr_mjx.hil.drone.pilot import CYCLE_S, Settings
-from lafr_mjx.hil.emergency_landing import DOWN, OFF, EmergencyLanding, Known
-from lafr_mjx.hil.landing import Heights
-from lafr_mjx.hil.profile import load_profile
+from lafr_mjx.hil.drones.agilicious import CALLS
+from lafr_mjx.hil.drones.drone_protocol import Call
+from lafr_mjx.hil.safety.drone_profile import load_profile
+from lafr_mjx.hil.safety.emergency_landing import DOWN, OFF, EmergencyLanding, Known
+from lafr_mjx.hil.safety.landing import Heights
+from lafr_mjx.hil.simulator.injected import Injector, parse
+from lafr_mjx.hil.simulator.physics import GROUND_M
+from lafr_mjx.hil.simulator.pilot import CYCLE_S, Settings
 
 PROFILE = load_profile("sim")
 UNGUARDED = dataclasses.replace(PROFILE, pilot=dataclasses.replace(PROFILE.pilot, guard=False))
@@ -81,7 +83,7 @@ class Stop:
         while not self.landing.done and self.rig.now < begin + seconds:
             self.look()
             known = self.known()
-            for name in self.landing.calls(known):
+            for name in (CALLS[call][0] for call in self.landing.calls(known)):
                 self.judge(name, known)
                 self.calls.append((self.rig.now - begin, name))
                 self.rig.call(name)
@@ -164,7 +166,7 @@ def test_without_a_guard_a_stream_that_goes_on_is_cut():
     stop = Stop(UNGUARDED).flying(1.0)
     stop.stream = HOVER
     stop.press()
-    assert stop.landing.done and set(stop.names) == {"off"}
+    assert stop.landing.done and set(stop.names) == {Call.OFF}
     assert 0.5 <= stop.calls[0][0] < 0.7
 
 
@@ -173,7 +175,7 @@ def test_on_the_ground_the_motors_are_switched_off_and_nothing_else():
     stop.rig.arm()
     stop.press()  # nothing is known of its climb yet
     stop.has_landed()
-    assert set(stop.names) == {"off"} and stop.took < 1.0
+    assert set(stop.names) == {Call.OFF} and stop.took < 1.0
 
 
 def test_a_vehicle_that_is_off_is_left_alone():
@@ -244,7 +246,7 @@ def test_off_if_nobody_sees_the_vehicle_and_nobody_flies_it():
     for known in (KNOWN._replace(position=None), KNOWN._replace(mocap_age=0.21)):
         landing = EmergencyLanding(PROFILE)
         landing.begin(100.0)
-        assert landing.calls(known) == ("off",)
+        assert landing.calls(known) == (Call.OFF,)
 
 
 def test_for_a_moment_without_motion_capture_it_waits():
@@ -262,7 +264,7 @@ def test_who_flies_it_blind_may_go_on_but_not_for_ever():
         now = 100.0 + 0.01 * k
         blind = KNOWN._replace(now=now, mocap_age=0.3 + 0.01 * k, stream_age=0.02)
         calls += [(now - 100.0, name) for name in landing.calls(blind)]
-    assert {name for _, name in calls} == {"off"}
+    assert {name for _, name in calls} == {Call.OFF}
     assert calls[0][0] == pytest.approx(LADDER.blind_s, abs=0.06)
 
 
@@ -271,7 +273,7 @@ def test_off_as_soon_as_the_blind_descent_ends():
     landing.begin(100.0)
     blind = KNOWN._replace(mocap_age=0.5, stream_age=0.02)
     assert landing.calls(blind) == () and "blind" in landing.doing
-    assert landing.calls(blind._replace(now=101.0, stream_age=0.12)) == ("off",)
+    assert landing.calls(blind._replace(now=101.0, stream_age=0.12)) == (Call.OFF,)
 
 
 # ------------------------------------------------------------------ whatever is known
@@ -305,15 +307,15 @@ def test_no_call_that_must_not_be_made(looks, profile):
         calls = landing.calls(known)
         assert len(calls) <= 1 and not landing.done
         fresh = position is not None and age <= profile.limits.mocap_stale_s
-        if calls and calls != ("off",):
+        if calls and calls != (Call.OFF,):
             assert fresh, "nothing but off without motion capture"
-        if calls == ("trigger_guard",):
+        if calls == (Call.GUARD,):
             assert profile.pilot.guards(position) and not guarded
-        if calls == ("force_hover",):
+        if calls == (Call.HOVER,):
             hovered += 1
             assert hovered == 1 and not guarded and stream == math.inf
             assert position[2] >= GROUND_M + 0.15 or abs(climb) >= 0.2
-        if calls == ("land",):
+        if calls == (Call.LAND,):
             stopped = bool(landed) and guarded and not landed[-1]
             assert stopped or climb > -0.15
             assert position[2] >= GROUND_M + 0.15 or not abs(climb) < 0.2
@@ -329,7 +331,7 @@ def test_a_vehicle_that_obeys_nothing_is_switched_off(height, speed, guarded, gu
     for k in range(2000):
         at = max(0.4, height + speed * 0.02 * k)
         known = KNOWN._replace(now=100.0 + 0.02 * k, position=(0.0, 0.0, at), climb=speed)
-        if "off" in landing.calls(known._replace(guarded=guarded)):
+        if Call.OFF in landing.calls(known._replace(guarded=guarded)):
             break
     assert 0.02 * k < longest_s(height)
     stands = known._replace(now=known.now + 0.2, armed=False, position=(0.0, 0.0, 0.1), climb=0.0)
@@ -340,7 +342,7 @@ def test_a_pilot_that_is_not_heard_counts_as_armed():
     landing = EmergencyLanding(PROFILE)
     landing.begin(100.0)
     silent = KNOWN._replace(armed=False, telemetry_age=0.2)
-    assert landing.calls(silent) == ("trigger_guard",) and not landing.done
+    assert landing.calls(silent) == (Call.GUARD,) and not landing.done
     assert landing.calls(silent._replace(now=100.1, telemetry_age=0.05)) == ()
 
 
@@ -363,7 +365,7 @@ def test_the_key_pressed_again_changes_nothing():
     landing = EmergencyLanding(PROFILE)
     assert landing.done and landing.calls(KNOWN) == ()
     landing.begin(100.0)
-    assert landing.calls(KNOWN) == ("trigger_guard",)
+    assert landing.calls(KNOWN) == (Call.GUARD,)
     landing.begin(100.5)
     later = KNOWN._replace(now=102.0, guarded=True)
-    assert landing.calls(later) == ("land",), "counted from the first time"
+    assert landing.calls(later) == (Call.LAND,), "counted from the first time"

@@ -14,11 +14,12 @@ import pytest
 from rig import PROFILE, START, SimFlight, leg
 
 from lafr_mjx.control.policy_file import load_policy
-from lafr_mjx.hil.drone.injected import parse
-from lafr_mjx.hil.drone.physics import GROUND_M, Physics
-from lafr_mjx.hil.emergency_landing import EmergencyLanding, known_of
-from lafr_mjx.hil.landing import Heights
-from lafr_mjx.hil.modes import Mode, Word
+from lafr_mjx.hil.drones.agilicious import CALLS
+from lafr_mjx.hil.safety.emergency_landing import EmergencyLanding, known_of
+from lafr_mjx.hil.safety.landing import Heights
+from lafr_mjx.hil.safety.modes import Mode, Word
+from lafr_mjx.hil.simulator.injected import parse
+from lafr_mjx.hil.simulator.physics import GROUND_M, Physics
 from lafr_mjx.plant.scenario import load_scenario
 from lafr_mjx.plant.vehicle import load_vehicle
 
@@ -175,7 +176,7 @@ def test_emergency_stop_alone(flight, where, attempt):
     def stops():
         heights.see(sim._heard.mocap_receipt, float(sim._heard.mocap_position[2]))
         known = known_of(START + sim.time, sim._heard, heights.climb(), GROUND_M)
-        for name in landing.calls(known):
+        for name in (CALLS[call][0] for call in landing.calls(known)):
             calls.append(name)
             sim.drone.call(sim.time, name)
         return landing.done

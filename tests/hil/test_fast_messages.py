@@ -8,7 +8,9 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from lafr_mjx import so3
-from lafr_mjx.hil import fast_messages, link, messages
+from lafr_mjx.hil.drones import agilicious as link
+from lafr_mjx.hil.wire import fast_messages
+from lafr_mjx.hil.wire import ros_messages as messages
 
 FAST = fast_messages.decoders(messages.message_class)
 NUMBERS = st.floats(width=64)  # with infinities and NaN

@@ -7,8 +7,8 @@ import pytest
 from fault_rig import CYCLE_S, LIMITS, TICK_S, WHERE, around, hook, in_flight, inject, late, tilted
 from rig import PROFILE
 
-from lafr_mjx.hil.faults import Fault, Rung
-from lafr_mjx.hil.modes import Mode, Word
+from lafr_mjx.hil.safety.modes import Mode, Word
+from lafr_mjx.hil.safety.trips import Fault, Rung
 
 
 @pytest.fixture

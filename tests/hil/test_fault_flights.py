@@ -30,8 +30,8 @@ from fault_rig import (
 )
 from rig import PROFILE
 
-from lafr_mjx.hil.faults import Fault, Rung
-from lafr_mjx.hil.modes import Mode, Word
+from lafr_mjx.hil.safety.modes import Mode, Word
+from lafr_mjx.hil.safety.trips import Fault, Rung
 
 REPEATS = int(os.environ.get("LAFR_HIL_REPEATS", "1"))
 

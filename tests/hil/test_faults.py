@@ -9,8 +9,8 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from lafr_mjx import so3
-from lafr_mjx.hil.faults import Fault, Readings, Rung, Watch, watch
-from lafr_mjx.hil.profile import load_profile
+from lafr_mjx.hil.safety.drone_profile import load_profile
+from lafr_mjx.hil.safety.trips import Fault, Readings, Rung, Watch, watch
 from lafr_mjx.types import State
 
 PROFILE = load_profile("sim")

@@ -5,9 +5,9 @@ import numpy as np
 import pytest
 from rig import PROFILE, SimFlight, leg
 
-from lafr_mjx.hil.drone.injected import parse
-from lafr_mjx.hil.drone.physics import GROUND_M, Physics
-from lafr_mjx.hil.modes import Mode, Word
+from lafr_mjx.hil.safety.modes import Mode, Word
+from lafr_mjx.hil.simulator.injected import parse
+from lafr_mjx.hil.simulator.physics import GROUND_M, Physics
 from lafr_mjx.plant.scenario import load_scenario
 from lafr_mjx.plant.vehicle import load_vehicle
 

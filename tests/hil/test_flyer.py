@@ -9,9 +9,9 @@ from hypothesis import strategies as st
 
 from lafr_mjx.control.geometric import geometric_controller
 from lafr_mjx.errors import InputError
-from lafr_mjx.hil import flyer as flyer_module
-from lafr_mjx.hil.flyer import Flyer, bounded
-from lafr_mjx.hil.plant import as_flown
+from lafr_mjx.hil.control import flyer as flyer_module
+from lafr_mjx.hil.control.flyer import Flyer, bounded
+from lafr_mjx.hil.operator.drone_plant import as_flown
 from lafr_mjx.reference import clock as clocks
 from lafr_mjx.reference.flatness import reference_at
 from lafr_mjx.reference.splines import from_waypoints

@@ -11,10 +11,10 @@ import pytest
 from waiting import wait_for
 
 from lafr_mjx.errors import RunError
-from lafr_mjx.hil import operator
-from lafr_mjx.hil.keyboard import keys
-from lafr_mjx.hil.modes import Word
-from lafr_mjx.hil.profile import load_profile
+from lafr_mjx.hil.operator import operator_steps as operator
+from lafr_mjx.hil.operator.keyboard import keys
+from lafr_mjx.hil.safety.drone_profile import load_profile
+from lafr_mjx.hil.safety.modes import Word
 
 
 class Operated:

@@ -8,8 +8,8 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from pilot_rig import Rig
 
-from lafr_mjx.hil.drone.pilot import Settings
-from lafr_mjx.hil.landing import SINKING_MPS, Heights, Landing
+from lafr_mjx.hil.safety.landing import SINKING_MPS, Heights, Landing
+from lafr_mjx.hil.simulator.pilot import Settings
 
 PATIENCE_S = 1.2
 UNKNOWN = math.nan

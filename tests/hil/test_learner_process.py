@@ -12,10 +12,10 @@ from waiting import has_ended, wait_for
 
 from lafr_mjx.errors import InputError, RunError
 from lafr_mjx.hil.commands.compare import compared
-from lafr_mjx.hil.commands.fly import Fly
-from lafr_mjx.hil.learner_faults import split
-from lafr_mjx.hil.learner_setup import LearnerSetup
-from lafr_mjx.hil.profile import load_profile
+from lafr_mjx.hil.commands.fly_drone import Fly
+from lafr_mjx.hil.operator.learner_faults import split
+from lafr_mjx.hil.operator.learner_setup import LearnerSetup
+from lafr_mjx.hil.safety.drone_profile import load_profile
 from lafr_mjx.learner.improve import Sizes
 from lafr_mjx.run_spec import RunSpec
 
@@ -50,8 +50,8 @@ def test_effort_of_a_setup():
 
 
 def test_a_learner_that_cannot_start_says_why(tmp_path):
-    from lafr_mjx.hil.adaptation import wait_warm
-    from lafr_mjx.hil.learner_process import LearnerProcess
+    from lafr_mjx.hil.operator.drone_adaptation import wait_warm
+    from lafr_mjx.hil.operator.learner_process import LearnerProcess
 
     setup = LearnerSetup("sim", RunSpec("no-such-task", engine="hil"))
     with (
@@ -92,7 +92,7 @@ def test_options_that_contradict(tmp_path):
 
 def test_learner_that_hangs_is_not_told_from_a_dead_one(tmp_path):
     """Signs of life come from its main thread: whoever stands still is silent."""
-    from lafr_mjx.hil.learner_process import LearnerProcess
+    from lafr_mjx.hil.operator.learner_process import LearnerProcess
 
     class Watcher:
         heard: list[str]
@@ -128,8 +128,8 @@ def test_no_learner_is_left_behind(tmp_path):
     script = (
         "import sys, time\n"
         "from pathlib import Path\n"
-        "from lafr_mjx.hil.learner_process import LearnerProcess\n"
-        "from lafr_mjx.hil.learner_setup import LearnerSetup\n"
+        "from lafr_mjx.hil.operator.learner_process import LearnerProcess\n"
+        "from lafr_mjx.hil.operator.learner_setup import LearnerSetup\n"
         "from lafr_mjx.run_spec import RunSpec\n"
         "learner = LearnerProcess(LearnerSetup('sim', RunSpec(seed=123)), Path(sys.argv[1]))\n"
         "print(learner.process.pid, flush=True)\n"

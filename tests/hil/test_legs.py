@@ -7,7 +7,7 @@ from control_legs import PROFILE, TASK, leg, policy
 
 from lafr_mjx.control.network_mlp import Mlp
 from lafr_mjx.errors import InputError
-from lafr_mjx.hil.legs import check_leg, load_leg, save_leg, try_policy
+from lafr_mjx.hil.control.legs import check_leg, load_leg, save_leg, try_policy
 
 
 def test_leg_file_and_back(tmp_path):

@@ -8,7 +8,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from lafr_mjx.hil import messages
+from lafr_mjx.hil.wire import ros_messages as messages
 
 # As published with the standard messages of ROS Noetic (rosmsg md5).
 STANDARD = {

@@ -16,13 +16,13 @@ from lafr_mjx.control.policy import act, create_policy
 from lafr_mjx.control.policy_file import load_policy, save_policy, stored_network
 from lafr_mjx.errors import InputError
 from lafr_mjx.hil.commands.compare import Compare
-from lafr_mjx.hil.commands.fly import Fly
-from lafr_mjx.hil.drone.physics import Physics
-from lafr_mjx.hil.flyable import check_apart
-from lafr_mjx.hil.guard import Guard
-from lafr_mjx.hil.leg_loader import LegLoader
-from lafr_mjx.hil.legs import load_leg, save_leg
-from lafr_mjx.hil.safety import Mode
+from lafr_mjx.hil.commands.fly_drone import Fly
+from lafr_mjx.hil.control.fallback import Fallback
+from lafr_mjx.hil.control.flyable import check_apart
+from lafr_mjx.hil.control.leg_loader import LegLoader
+from lafr_mjx.hil.control.legs import load_leg, save_leg
+from lafr_mjx.hil.safety.state_machine import Mode
+from lafr_mjx.hil.simulator.physics import Physics
 from lafr_mjx.plant.scenario import load_scenario
 from lafr_mjx.plant.vehicle import load_vehicle
 from lafr_mjx.run_spec import RunSpec
@@ -43,12 +43,12 @@ def nets(tmp_path):
 def test_leg_keeps_the_network(tmp_path, nets):
     network = f"{nets}:Twice(width=16)"
     policy, other = made(network, 1), made(network, 2)
-    given = leg(3, policy=policy)._replace(network=network, guard=Guard(other, 0.2, 0.5))
+    given = leg(3, policy=policy)._replace(network=network, fallback=Fallback(other, 0.2, 0.5))
     read = load_leg(save_leg(tmp_path, given), network)
     seen = np.random.default_rng(0).standard_normal((5, SIZE)).astype(np.float32)
     assert read.network == network and type(read.policy.network).__name__ == "Twice"
     assert np.array_equal(act(read.policy, seen), act(policy, seen))
-    assert np.array_equal(act(read.guard.last_good, seen), act(other, seen))
+    assert np.array_equal(act(read.fallback.last_good, seen), act(other, seen))
     again = load_leg(save_leg(tmp_path, read._replace(number=4)))
     assert again.network == network, "the operator's process hands it on"
 
@@ -58,7 +58,7 @@ def test_a_network_that_was_not_announced_is_not_even_imported(tmp_path):
     network = f"{file}:Twice(width=16)"
     path = save_leg(tmp_path, leg(policy=made(network))._replace(network=network))
     code = (
-        "import sys\nfrom pathlib import Path\nfrom lafr_mjx.hil.legs import load_leg\n"
+        "import sys\nfrom pathlib import Path\nfrom lafr_mjx.hil.control.legs import load_leg\n"
         "load_leg(Path(sys.argv[1]), 'mlp')"
     )
     done = subprocess.run([sys.executable, "-c", code, str(path)], capture_output=True, text=True)
@@ -77,10 +77,10 @@ def test_nothing_is_imported_in_flight(tmp_path, nets):
     code = (
         "import pathlib, sys\n"
         "import numpy as np\n"
-        "import lafr_mjx.hil.control\n"
-        "from lafr_mjx.hil.legs import load_leg, try_leg\n"
-        "from lafr_mjx.hil.profile import load_profile\n"
-        "from lafr_mjx.hil.warm_up import warm_up\n"
+        "import lafr_mjx.hil.control.control_process\n"
+        "from lafr_mjx.hil.control.legs import load_leg, try_leg\n"
+        "from lafr_mjx.hil.safety.drone_profile import load_profile\n"
+        "from lafr_mjx.hil.control.warm_up import warm_up\n"
         "warm_up(load_profile('sim'), sys.argv[2])\n"
         "before = set(sys.modules)\n"
         "leg = load_leg(pathlib.Path(sys.argv[1]), sys.argv[2])\n"

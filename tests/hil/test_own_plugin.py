@@ -4,7 +4,7 @@ import numpy as np
 import pytest
 
 from lafr_mjx.errors import InputError
-from lafr_mjx.hil.drone.physics import GROUND_M, SUBSTEPS, Physics, own_plugins
+from lafr_mjx.hil.simulator.physics import GROUND_M, SUBSTEPS, Physics, own_plugins
 from lafr_mjx.plant.settings import Settings
 from lafr_mjx.plant.vehicle import load_vehicle
 

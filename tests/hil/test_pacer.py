@@ -4,7 +4,7 @@
 import numpy as np
 import pytest
 
-from lafr_mjx.hil.pacer import AHEAD_S, WINDOW_S, Pacer
+from lafr_mjx.hil.timing.pacer import AHEAD_S, WINDOW_S, Pacer
 
 
 class FakeTime:

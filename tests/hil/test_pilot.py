@@ -10,11 +10,11 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from pilot_rig import HOVER, Rig
 
-import lafr_mjx.hil.drone
+import lafr_mjx.hil.simulator
 from lafr_mjx.errors import InputError
-from lafr_mjx.hil.drone.injected import KINDS, Injector, parse
-from lafr_mjx.hil.drone.physics import GROUND_M
-from lafr_mjx.hil.drone.pilot import CYCLE_S, Bridge, Estimate, Pilot, rotation
+from lafr_mjx.hil.simulator.injected import KINDS, Injector, parse
+from lafr_mjx.hil.simulator.physics import GROUND_M
+from lafr_mjx.hil.simulator.pilot import CYCLE_S, Bridge, Estimate, Pilot, rotation
 
 
 def test_takes_off_hovers_and_lands_without_disarming():
@@ -253,8 +253,8 @@ def test_no_sequence_of_calls_breaks_the_pilot(calls):
 
 
 def test_shares_no_code_with_the_client():
-    allowed = ("lafr_mjx.hil.messages", "lafr_mjx.hil.drone")
-    folder = Path(lafr_mjx.hil.drone.__file__).parent
+    allowed = ("lafr_mjx.hil.wire.ros_messages", "lafr_mjx.hil.simulator")
+    folder = Path(lafr_mjx.hil.simulator.__file__).parent
     for path in folder.glob("*.py"):
         for node in ast.walk(ast.parse(path.read_text(encoding="utf-8"))):
             names = []

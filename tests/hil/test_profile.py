@@ -9,8 +9,8 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from lafr_mjx.errors import InputError
-from lafr_mjx.hil.operator import checklist
-from lafr_mjx.hil.profile import check_vehicle, load_profile
+from lafr_mjx.hil.operator.operator_steps import checklist
+from lafr_mjx.hil.safety.drone_profile import check_vehicle, load_profile
 from lafr_mjx.plant.vehicle import load_vehicle
 from lafr_mjx.resources import data_folder
 

@@ -13,8 +13,9 @@ import numpy as np
 import pytest
 from waiting import wait_for
 
-from lafr_mjx.hil import messages, rpc
-from lafr_mjx.hil.node import Node
+from lafr_mjx.hil.wire import ros_messages as messages
+from lafr_mjx.hil.wire import rpc
+from lafr_mjx.hil.wire.node import Node
 
 SYSTEM_PYTHON = "/usr/bin/python3"
 NEEDED = {
@@ -157,7 +158,7 @@ def test_rostopic_list_and_info_know_us(ros):
 def test_rosbag_reads_and_plays_our_bag(ros, tmp_path):
     from test_recording import flight_records
 
-    from lafr_mjx.hil.bags import write_bag
+    from lafr_mjx.hil.recording.bags import write_bag
 
     # Our own message types travel with the bag; nothing of ours is installed on that side.
     count = write_bag(tmp_path / "flight.bag", flight_records(100))

@@ -11,9 +11,9 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from lafr_mjx.errors import InputError
-from lafr_mjx.hil import messages as m
-from lafr_mjx.hil.bags import TICK, TICK_TOPIC, flights, read_records, write_bag
-from lafr_mjx.hil.spool import Record, SpoolReader, SpoolWriter
+from lafr_mjx.hil.recording.bags import TICK, TICK_TOPIC, flights, read_records, write_bag
+from lafr_mjx.hil.recording.spool import Record, SpoolReader, SpoolWriter
+from lafr_mjx.hil.wire import ros_messages as m
 
 
 def state_record(k, wall=1e9):

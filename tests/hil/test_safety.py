@@ -9,9 +9,10 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from safety_rig import DT, LADDER, flying, run
 
-from lafr_mjx.hil.faults import AIRBORNE_ONLY, Fault, Rung
-from lafr_mjx.hil.modes import IN_AIR, SAFE, Mode, Word
-from lafr_mjx.hil.safety import Actions, Inputs, Machine, refusal
+from lafr_mjx.hil.drones.drone_protocol import Call
+from lafr_mjx.hil.safety.modes import IN_AIR, SAFE, Mode, Word
+from lafr_mjx.hil.safety.state_machine import Actions, Inputs, Machine, refusal
+from lafr_mjx.hil.safety.trips import AIRBORNE_ONLY, Fault, Rung
 
 event = st.builds(
     dict,
@@ -75,9 +76,9 @@ def test_commands_leave_in_policy_and_blind_only_and_never_beside_a_call(events)
             assert actions.calls == ()
             last_published = inputs.now
         # The pilot would not obey these while it still follows the stream of commands.
-        if {"force_hover", "land"} & set(actions.calls) and not inputs.guarded:
+        if {Call.HOVER, Call.LAND} & set(actions.calls) and not inputs.guarded:
             assert inputs.now - last_published > LADDER.hover_wait_s
-        if "trigger_guard" in actions.calls:
+        if Call.GUARD in actions.calls:
             assert inputs.guardable and not inputs.guarded
         if actions.baseline or actions.slow:
             assert actions.publish
@@ -103,9 +104,9 @@ def test_a_serious_fault_ends_policy_in_the_same_tick_and_needs_a_new_word(event
 @given(st.lists(event, max_size=25))
 def test_motors_start_on_the_word_only_and_off_always_works(events):
     for inputs, before, after, actions in run(events):
-        if "enable" in actions.calls:
+        if Call.ARM in actions.calls:
             assert after.mode is Mode.ARMED
-        if "start" in actions.calls:
+        if Call.TAKE_OFF in actions.calls:
             assert after.mode is Mode.TAKEOFF and inputs.word is Word.TAKEOFF
         if inputs.word is Word.OFF and before.mode not in (Mode.DISCONNECTED, Mode.PREFLIGHT):
             assert after.mode is Mode.OFF
@@ -114,7 +115,7 @@ def test_motors_start_on_the_word_only_and_off_always_works(events):
         unseen = Fault.MOCAP_LOST in inputs.faults or Fault.STOP in before.latched
         if cut and inputs.pilot_armed and not unseen and not inputs.last_height < 0.15:
             assert inputs.height is None or inputs.height < 0.15
-        assert "disable" not in actions.calls
+        assert all(isinstance(call, Call) for call in actions.calls)
 
 
 @settings(deadline=None, max_examples=400)
@@ -124,7 +125,7 @@ def test_land_is_called_once_and_again_only_if_it_does_not_sink(events):
     for inputs, _, after, actions in run(events):
         if after.mode is not Mode.LAND:
             called = None
-        elif "land" in actions.calls:
+        elif Call.LAND in actions.calls:
             if called is not None:
                 assert inputs.climb > -0.15
                 assert inputs.now - called > 1.0 or (inputs.guarded and not guarded)
@@ -150,7 +151,7 @@ def test_a_fault_that_stays_ends_on_the_ground_in_bounded_time(fault):
     assert modes[-1] is Mode.LAND
     landed = run([{**state, "height": 0.0, "ticks": 60}], ticks[-1][2], ticks[-1][0].now + DT)
     assert landed[-1][2].mode is Mode.OFF
-    assert "off" in {call for *_, actions in landed for call in actions.calls}
+    assert Call.OFF in {call for *_, actions in landed for call in actions.calls}
 
 
 @pytest.mark.parametrize("fault", [Fault.STOP, Fault.TILT, Fault.OUTSIDE])
@@ -159,7 +160,7 @@ def test_where_the_guard_would_be_lost_it_hovers_and_lands(fault):
     state = {**air, "word": None, "faults": frozenset({fault}), "guardable": False, "ticks": 30}
     ticks = run([state], machine, now)
     calls = [call for *_, actions in ticks for call in actions.calls]
-    assert calls == ["force_hover", "land"]
+    assert calls == [Call.HOVER, Call.LAND]
 
 
 def test_a_take_off_that_never_began_is_switched_off():
@@ -199,7 +200,7 @@ def test_hover_waits_out_the_pilots_time_out_to_the_tick():
     last_command = now - DT
     calls = [(round(i.now - last_command, 6), a.calls) for i, _, _, a in ticks if a.calls]
     first = math.floor(LADDER.hover_wait_s / DT + 1e-9) * DT + DT
-    assert calls == [(pytest.approx(first), ("force_hover",))]
+    assert calls == [(pytest.approx(first), (Call.HOVER,))]
 
 
 def test_rungs_within_policy():
@@ -228,7 +229,7 @@ def test_land_from_policy_rests_then_hovers_then_lands():
     machine, now = moving[-1][2], moving[-1][0].now + DT
     ticks = run([{**air, "word": None, "ticks": 60}], machine, now)
     calls = [call for *_, actions in ticks for call in actions.calls]
-    assert calls == ["force_hover", "land"]
+    assert calls == [Call.HOVER, Call.LAND]
     assert ticks[-1][2].mode is Mode.LAND
     # A policy that does not come to rest is left in the end.
     late = run([{**air, "word": None, "resting": False, "ticks": int(LADDER.rest_s / DT)}],
@@ -241,13 +242,13 @@ def test_calls_that_get_lost_are_repeated():
     state = {**air, "word": None, "faults": frozenset({Fault.STOP})}
     ticks = run([{**state, "ticks": 60}], machine, now)
     calls = [call for *_, actions in ticks for call in actions.calls]
-    assert calls.count("trigger_guard") == 2, "until the pilot says so"
+    assert calls.count(Call.GUARD) == 2, "until the pilot says so"
     ticks = run([{**state, "climb": 0.0, "ticks": 300}], ticks[-1][2], ticks[-1][0].now)
-    lands = [i.now for i, *_, a in ticks if "land" in a.calls]
+    lands = [i.now for i, *_, a in ticks if Call.LAND in a.calls]
     assert len(lands) >= 4 and min(b - a for a, b in itertools.pairwise(lands)) > 1.0
     machine = Machine(mode=Mode.OFF, since=now, latched=frozenset())
     ticks = run([{**air, "word": None, "ticks": 300}], machine, now)
-    assert sum("off" in actions.calls for *_, actions in ticks) > 8, "as long as it is armed"
+    assert sum(Call.OFF in actions.calls for *_, actions in ticks) > 8, "as long as it is armed"
 
 
 @pytest.mark.parametrize(
@@ -288,6 +289,6 @@ def test_motors_that_somebody_cuts_on_the_ground_stay_off():
     state = {"faults": frozenset(), "word": None, "height": 0.0, "climb": 0.0}
     ticks = run([{**state, "pilot_armed": False}, {**state, "pilot_armed": True, "ticks": 5},
                  {**state, "pilot_armed": False, "ticks": 200}], machine, 0.1)  # fmt: skip
-    assert ticks[0][3].calls == ("enable",)
+    assert ticks[0][3].calls == (Call.ARM,)
     assert ticks[-1][2].mode is Mode.OFF
-    assert not any("enable" in actions.calls for *_, actions in ticks[6:])
+    assert not any(Call.ARM in actions.calls for *_, actions in ticks[6:])

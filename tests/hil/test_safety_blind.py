@@ -6,8 +6,8 @@ import math
 import pytest
 from safety_rig import DT, LADDER, flying, run
 
-from lafr_mjx.hil.faults import Fault
-from lafr_mjx.hil.modes import Mode, Word
+from lafr_mjx.hil.safety.modes import Mode, Word
+from lafr_mjx.hil.safety.trips import Fault
 
 UNSEEN = {"word": None, "height": None, "climb": math.nan, "seen_s": 0.0, "last_height": 1.0}
 

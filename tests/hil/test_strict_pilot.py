@@ -6,11 +6,11 @@ import pytest
 from pilot_rig import HOVER, Rig
 
 from lafr_mjx.errors import RunError
-from lafr_mjx.hil.drone import server
-from lafr_mjx.hil.drone.estimator import Estimator
-from lafr_mjx.hil.drone.injected import Injector, parse
-from lafr_mjx.hil.drone.pilot import CYCLE_S, Bridge, Settings, rotation
-from lafr_mjx.hil.drone.world_clock import WorldClock
+from lafr_mjx.hil.simulator import drone_server
+from lafr_mjx.hil.simulator.estimator import Estimator
+from lafr_mjx.hil.simulator.injected import Injector, parse
+from lafr_mjx.hil.simulator.pilot import CYCLE_S, Bridge, Settings, rotation
+from lafr_mjx.hil.simulator.time_keeper import RealTime
 from lafr_mjx.plant.vehicle import load_vehicle
 
 NO_GUARD = Settings(has_guard=False)
@@ -125,11 +125,13 @@ def test_land_without_a_reference_ends_the_process(armed):
 
 
 def test_the_drones_process_ends_with_its_pilot(master, capsys, monkeypatch):
-    monkeypatch.setattr(server.os, "sched_setscheduler", lambda *_: None)  # this process is ours
+    monkeypatch.setattr(
+        drone_server.os, "sched_setscheduler", lambda *_: None
+    )  # this process is ours
     rig = Rig()
     rig.call("land")
     with pytest.raises(RunError, match="land without a reference"):
-        server.serve(rig.drone, "quad", master.uri, "127.0.0.1", 30.0, WorldClock())
+        drone_server.serve(rig.drone, "quad", master.uri, "127.0.0.1", 30.0, RealTime())
     assert "PILOT DIED" in capsys.readouterr().out
 
 

@@ -1,5 +1,5 @@
 # pyright: reportOptionalMemberAccess=false, reportArgumentType=false
-"""Whole flights with all processes, by a patient clock: how they begin and end, what is left."""
+"""Whole flights with all processes, in lockstep: how they begin and end, what is left."""
 
 import json
 import signal
@@ -8,20 +8,18 @@ import sys
 import time
 
 import pytest
-from realtime_rig import PROFILE, crashed, drone_log
+from lockstep_rig import PROFILE, crashed, drone_log, until
 from waiting import wait_for
 
-from lafr_mjx.hil.master import Master
-from lafr_mjx.hil.modes import Word
-from lafr_mjx.hil.operator import again, land, take_off
-from lafr_mjx.hil.session import Session
-from lafr_mjx.hil.stop import EmergencyStop
+from lafr_mjx.hil.operator.operator_steps import again, land, take_off
+from lafr_mjx.hil.operator.session import Session
+from lafr_mjx.hil.safety.modes import Word
 
-FLY = [sys.executable, "-m", "lafr_mjx.hil", "fly", "--patient"]
+FLY = [sys.executable, "-m", "lafr_mjx.hil", "fly"]
 
 
 def test_a_vehicle_that_has_landed_is_flown_again(tmp_path):
-    with Session(PROFILE, tmp_path, scenario="wind5", patient=True) as session:
+    with Session(PROFILE, tmp_path, scenario="wind5") as session:
         take_off(session)
         session.say(Word.LAND)
         again(session)
@@ -31,29 +29,28 @@ def test_a_vehicle_that_has_landed_is_flown_again(tmp_path):
 
 
 def test_the_stop_of_a_second_person_beside_our_own(tmp_path):
-    """Started before the flight, and held by somebody else: both must reach the pilot."""
-    with Master() as master:
-        theirs = EmergencyStop(PROFILE, master.uri)
+    """Held by somebody else: both must reach the pilot."""
+    with Session(PROFILE, tmp_path) as session:
+        command = [sys.executable, "-m", "lafr_mjx.hil", "stop", "--master", session.master]
+        theirs = subprocess.Popen(
+            [*command, "--lockstep", str(session.clock._folder)], stdin=subprocess.PIPE,
+            stdout=subprocess.PIPE, stderr=subprocess.DEVNULL, text=True,
+        )  # fmt: skip
         try:
-            with Session(PROFILE, tmp_path, master=master.uri, patient=True) as session:
-                take_off(session)
-                wait_for(lambda: theirs.connected, what="their connection")
-                text = (tmp_path / "stop.txt").read_text()
-                assert text.strip().splitlines()[-1].endswith("ready"), text
-                clock = session.clock  # which waits for a machine that stands still
-                begin = clock.now()
-                theirs.stop()
-                while not any("guard" in words for _, words in drone_log(session)):
-                    theirs.poll()
-                    assert clock.now() - begin < 1.0, "the guard"
-                    time.sleep(0.005)
-                while session.mode != "off":
-                    theirs.poll()
-                    assert clock.now() - begin < 40.0, session.trouble()
-                    time.sleep(0.02)
-                assert not crashed(session)
+            take_off(session)
+            while "ready" not in theirs.stdout.readline():
+                assert theirs.poll() is None
+                session.sleep(0.05)
+            text = (tmp_path / "stop.txt").read_text()
+            assert text.strip().splitlines()[-1].endswith("ready"), text
+            theirs.stdin.write("stop\n")
+            theirs.stdin.flush()
+            until(session, lambda: any("guard" in w for _, w in drone_log(session)), 1.0, "guard")
+            until(session, lambda: session.mode == "off", 40.0, "motors off")
+            assert not crashed(session)
         finally:
-            theirs.close()
+            theirs.kill()
+            theirs.wait()
 
 
 @pytest.mark.parametrize("number", [signal.SIGINT, signal.SIGTERM])

@@ -16,9 +16,10 @@ from waiting import wait_for
 from wire_rig import KIND, TOPIC, pose
 
 from lafr_mjx.errors import InputError
-from lafr_mjx.hil import messages, rpc, tcpros
-from lafr_mjx.hil.master import Master
-from lafr_mjx.hil.node import Node
+from lafr_mjx.hil.wire import ros_messages as messages
+from lafr_mjx.hil.wire import rpc, tcpros
+from lafr_mjx.hil.wire.node import Node
+from lafr_mjx.hil.wire.ros_master import Master
 
 # ------------------------------------------------------------------ bytes
 
@@ -211,7 +212,7 @@ def test_a_publisher_that_was_killed_is_not_taken_for_a_second_one(pair, master)
     """A master remembers nodes that never said goodbye."""
     script = (
         "import sys, time\n"
-        "from lafr_mjx.hil.node import Node\n"
+        "from lafr_mjx.hil.wire.node import Node\n"
         "node = Node('/other', sys.argv[1])\n"
         f"node.advertise({TOPIC!r}, {KIND!r})\n"
         "node.start()\n"

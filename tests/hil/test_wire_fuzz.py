@@ -13,8 +13,9 @@ from urllib.parse import urlsplit
 from waiting import wait_for
 from wire_rig import KIND, TOPIC, FakePublisher, pose, resident_mb, works
 
-from lafr_mjx.hil import messages, tcpros
-from lafr_mjx.hil.node import Node
+from lafr_mjx.hil.wire import ros_messages as messages
+from lafr_mjx.hil.wire import tcpros
+from lafr_mjx.hil.wire.node import Node
 
 
 def test_random_bytes_at_every_door(pair, master):

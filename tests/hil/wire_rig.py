@@ -10,8 +10,8 @@ import threading
 import numpy as np
 from waiting import wait_for
 
-from lafr_mjx.hil import messages as m
-from lafr_mjx.hil import rpc, tcpros
+from lafr_mjx.hil.wire import ros_messages as m
+from lafr_mjx.hil.wire import rpc, tcpros
 
 TOPIC, KIND = "/quad/pose", "geometry_msgs/PoseStamped"
 

@@ -28,7 +28,6 @@ _GAP_P999_MS, _GAP_MOST_MS = 40.0, 50.0
 _GROWTH = 0.01
 _SETTLED_S = 60.0  # in a soak memory is first read after so long
 _MISSED, _LATENCY_P99_MS = 1.0, 3.0  # allowed in a minute; of all commands
-_STRETCH = 250  # commands, 5 s
 _EDGES_MS = (0.0, 0.5, 1.0, 1.5, 2.0, 3.0, 5.0, 10.0, 20.0, float("inf"))
 
 
@@ -42,14 +41,9 @@ class Check:
 
     python -m lafr_mjx.hil check --seconds 1800
 
-    python -m lafr_mjx.hil check --patient
-
     Latency is from the receipt of a state to the moment its command is with the kernel. A bare
     50 Hz loop runs beside it as the yardstick. With --load a learner works at full load, niced.
-    What the machine under this one took away (steal time) is said, too: no program can help that.
     From ten minutes on the gaps between commands and the growth of memory are judged as well.
-    With --patient all but the bare loop is measured by a time that stands still while the machine
-    does: that tells whether the program is fast enough, and nothing about the machine.
     """
 
     seconds: float = 60.0
@@ -60,8 +54,6 @@ class Check:
     """Policy to fly; by default the base policy that an adaptation begins with."""
     baseline: bool = False
     """Fly the geometric controller instead, which takes longer to compute."""
-    patient: bool = False
-    """Leave out what the machine itself stood still: judges the program only."""
     json: Path | None = None
     """Write the figures there, too."""
 
@@ -75,19 +67,13 @@ class Check:
         print(_histogram(latency))
         bare = figures["bare_loop"]
         print(
-            f"taken in stretches of {_STRETCH // 50} s: p99 below {_LATENCY_P99_MS:g} ms in "
-            f"{figures['stretches_within']} of {figures['stretches']}, its median "
-            f"{figures['stretch_p99_median_ms']:.2f} ms"
-        )
-        print(
             f"missed deadlines {figures['missed_deadlines']} (in a row "
             f"{figures['missed_in_a_row']}) in {figures['ticks']} ticks; latency p50 "
             f"{figures['latency_p50_ms']:.2f} ms, p99 {figures['latency_p99_ms']:.2f} ms, most "
             f"{figures['latency_max_ms']:.2f} ms; {figures['priority']}"
         )
         print(
-            f"bare loop{' in real time' if self.patient else ''}: missed "
-            f"{bare['missed_deadlines']} in {bare['ticks']}, wakes late by p50 "
+            f"bare loop: missed {bare['missed_deadlines']} in {bare['ticks']}, wakes late by p50 "
             f"{bare['wake_p50_ms']:.2f} ms, p99 {bare['wake_p99_ms']:.2f} ms, most "
             f"{bare['wake_max_ms']:.2f} ms"
         )
@@ -98,24 +84,10 @@ class Check:
             f"MB; broken off {counted(figures['broken_off'], 'time')}"
             + "".join(f"; {text}" for text in dict.fromkeys(figures["faults"]))
         )
-        if figures["stolen_s"] > 0.0:
-            print(
-                f"the machine under this one took {figures['stolen_s']:.2f} s of all cores' time "
-                f"away (steal time): what was late then is not ours"
-            )
-        if self.patient:
-            print(
-                f"by a time that stood still with the machine, for {figures['stood_still_s']:.2f} "
-                "s: this judges the program, not whether the machine may fly a drone"
-            )
         write_json(self.json, figures)
         allowed = _MISSED * max(1.0, self.seconds / 60.0)
         if figures["missed_deadlines"] > allowed or figures["missed_in_a_row"] > 1:
-            raise RunError(
-                "ticks are late while the machine is punctual"
-                if self.patient
-                else "this machine is not punctual enough to fly from"
-            )
+            raise RunError("this machine is not punctual enough to fly from")
         if figures["latency_p99_ms"] > _LATENCY_P99_MS:
             raise RunError(
                 f"the latency is above {_LATENCY_P99_MS:g} ms in more than 1 % of all ticks"
@@ -127,11 +99,11 @@ class Check:
         import numpy as np
 
         from lafr_mjx.control.policy_file import load_policy
-        from lafr_mjx.hil.legs import Leg
-        from lafr_mjx.hil.operator import again, land, resume, take_off
-        from lafr_mjx.hil.profile import load_profile
-        from lafr_mjx.hil.realtime import memory_mb, prefer_operator, stolen_s
-        from lafr_mjx.hil.session import BrokenOffError, Session
+        from lafr_mjx.hil.control.legs import Leg
+        from lafr_mjx.hil.operator.operator_steps import again, land, resume, take_off
+        from lafr_mjx.hil.operator.session import BrokenOffError, Session
+        from lafr_mjx.hil.safety.drone_profile import load_profile
+        from lafr_mjx.hil.timing.priority import memory_mb, prefer_operator
         from lafr_mjx.tasks import load_task
 
         task = load_task("figure8")
@@ -143,7 +115,7 @@ class Check:
             policy = load_policy(_base_policy(folder))
         print("Starting the software drone ...", flush=True)
         prefer_operator()
-        with Session(load_profile("sim"), folder, cable=True, patient=self.patient) as session:
+        with Session(load_profile("sim"), folder, cable=True, real_time=True) as session:
             clock = session.clock
             take_off(session)
             with _learner(folder, self.load):
@@ -156,7 +128,7 @@ class Check:
                     session.measure()
                     session.clock.sleep(0.2)  # until it has told
                     before = (session.status["missed"], session.status["ticks"])
-                    start, flights, broken, taken = clock.now(), 0, 0, stolen_s()
+                    start, flights, broken = clock.now(), 0, 0
                     told = len(session.events)
                     while (left := self.seconds - (clock.now() - start)) > 0.0:
                         seconds = min(max(left, 1.0), 30.0)
@@ -172,7 +144,7 @@ class Check:
                         if math.isnan(memory) and clock.now() - start >= settled:
                             memory = memory_mb(control)
                     after = (session.status["missed"], session.status["ticks"])
-                    elapsed, taken = clock.now() - start, stolen_s() - taken
+                    elapsed = clock.now() - start
                     sent, in_a_row = session.status["sent"], session.status["missed_in_a_row"]
                     memory_end = memory_mb(control)
                     faults = [w for _, w in session.events[told:] if w.startswith("fault ")]
@@ -189,7 +161,6 @@ class Check:
             "latency_p50_ms": float(np.percentile(latency, 50)),
             "latency_p99_ms": float(np.percentile(latency, 99)),
             "latency_max_ms": float(latency.max()),
-            **_stretches(latency),
             "rate_hz": sent / elapsed,
             "memory_start_mb": memory,
             "memory_end_mb": memory_end,
@@ -197,29 +168,10 @@ class Check:
             "gap_max_ms": float(gaps.max()),
             "broken_off": broken,
             "faults": faults,
-            "stolen_s": taken,
-            "patient": self.patient,
-            "stood_still_s": session.stood_still_s,
             "priority": session.priority,
             "cores": os.cpu_count(),
             "bare_loop": json_module.loads(output),
         }, latency
-
-
-def _stretches(latency: np.ndarray) -> dict[str, Any]:
-    """Latency by short stretches.
-
-    A machine that stands still now and then spoils some of them, a program that is slow all.
-    """
-    import numpy as np
-
-    count = max(1, len(latency) // _STRETCH)
-    p99 = np.array([np.percentile(part, 99) for part in np.array_split(latency, count)])
-    return {
-        "stretches": count,
-        "stretches_within": int((p99 <= _LATENCY_P99_MS).sum()),
-        "stretch_p99_median_ms": float(np.median(p99)),
-    }
 
 
 def _judge_soak(figures: dict[str, Any]) -> None:
@@ -238,7 +190,8 @@ def _judge_soak(figures: dict[str, Any]) -> None:
 def _bare_loop(seconds: float) -> Iterator[subprocess.Popen[bytes]]:
     """The yardstick, in a process of its own, once it has begun."""
     process = subprocess.Popen(
-        [sys.executable, "-m", "lafr_mjx.hil.bare_loop", str(seconds)], stdout=subprocess.PIPE
+        [sys.executable, "-m", "lafr_mjx.hil.timing.bare_loop", str(seconds)],
+        stdout=subprocess.PIPE,
     )
     try:
         assert process.stdout is not None
@@ -260,7 +213,7 @@ def _learner(folder: Path, wanted: bool) -> Iterator[None]:
     environment["OMP_NUM_THREADS"] = "1"
     script = (
         "import os, subprocess, sys\n"
-        "from lafr_mjx.hil.realtime import step_back\n"
+        "from lafr_mjx.hil.timing.priority import step_back\n"
         "step_back(15)\n"
         "parent, i = os.getppid(), 0\n"
         "while os.getppid() == parent:\n"
@@ -288,7 +241,7 @@ def _base_policy(folder: Path) -> Path:
         "from pathlib import Path\n"
         "from lafr_mjx import compilation_cache\n"
         "from lafr_mjx.control.policy_file import save_policy\n"
-        "from lafr_mjx.hil.profile import load_profile\n"
+        "from lafr_mjx.hil.safety.drone_profile import load_profile\n"
         "from lafr_mjx.learner.pretrain import base_policy\n"
         "from lafr_mjx.tasks import load_task\n"
         "compilation_cache.enable()\n"

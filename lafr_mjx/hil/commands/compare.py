@@ -16,7 +16,7 @@ from tyro.conf import Fixed, Suppress
 
 from lafr_mjx import parts
 from lafr_mjx.errors import InputError, RunError
-from lafr_mjx.hil.commands.fly import FlownMethod
+from lafr_mjx.hil.commands.fly_drone import FlownMethod
 from lafr_mjx.output import check_writable, counted, write_json
 from lafr_mjx.run_spec import RunSpec, Usual
 
@@ -37,7 +37,7 @@ class Compare(RunSpec):
 
     python -m lafr_mjx.hil compare --scenario wind5 --seed 100 --iterations 12
 
-    python -m lafr_mjx.hil compare --scenario wind5 --seed 100 --slow 8 --features body
+    python -m lafr_mjx.hil compare --scenario wind5 --seed 100 --features body
 
     Fails unless the flight through the wire reaches 90 % of the other one's last peak speed,
     without a crash and without a trip.
@@ -57,10 +57,8 @@ class Compare(RunSpec):
     plant: Suppress[Fixed[int]] = 0
     plugins: Suppress[Fixed[tuple[str, ...]]] = ()
     log: Suppress[Fixed[tuple[str, ...]]] = ()
-    slow: float = 1.0
-    """Times slower than real time that the drone flies, for a machine that is not punctual."""
-    patient: bool = False
-    """Let the drone's time stand still while the machine does."""
+    real_time: bool = False
+    """Fly the drone in real time instead of in lockstep."""
     engine: _Engine = "mjx"
     """Physics of the simulated plant."""
     simulated: Path | None = None
@@ -72,7 +70,6 @@ class Compare(RunSpec):
 
     def run(self) -> None:
         """Run one after the other, in processes of their own."""
-        from lafr_mjx.hil.flight_clock import check_pace
         from lafr_mjx.plant.scenario import load_scenario
         from lafr_mjx.tasks import load_task
 
@@ -80,7 +77,6 @@ class Compare(RunSpec):
         if not 1 <= self.iterations <= 100:
             raise InputError(f"--iterations {self.iterations}: must be from 1 to 100")
         self.check()
-        check_pace(self.slow)
         load_task(self.task)
         load_scenario(self.scenario)
         name = f"hil-compare-{time.strftime('%Y%m%d-%H%M%S')}"
@@ -99,8 +95,8 @@ class Compare(RunSpec):
             command = ["-m", "lafr_mjx", "adapt", *common, "--engine", self.engine]
             _run([*command, "--out", str(simulated)], "the run on the simulated plant failed")
         flown = out / "flown"
-        command = ["-m", "lafr_mjx.hil", "fly", *common, "--slow", str(self.slow)]
-        command += ["--patient"] if self.patient else []
+        command = ["-m", "lafr_mjx.hil", "fly", *common]
+        command += ["--real-time"] if self.real_time else []
         _fly([*command, "--out", str(flown)])
         figures = compared(simulated, flown)
         for line in _lines(figures):
@@ -146,8 +142,7 @@ def compared(simulated: Path, flown: Path) -> dict[str, Any]:
         | {
             "trips": trips,
             "missed_deadlines": two["hil"]["missed_deadlines"],
-            "slow": two["hil"].get("slow", 1.0),
-            "stood_still_s": two["hil"].get("stood_still_s"),
+            "lockstep": two["hil"].get("lockstep", False),
         },
         "share_of_peak_speed": share,
         "least_share": LEAST_SHARE,
@@ -204,16 +199,10 @@ def _lines(figures: dict[str, Any]) -> list[str]:
             f"{'-' if lap is None else f'{lap:.2f}':>8}{side['last_rmse_m']:>13.3f}"
         )
     flown = figures["flown"]
-    slow, still = flown["slow"], flown["stood_still_s"]
     lines.append(
         f"Through the wire {figures['share_of_peak_speed']:.1%} of the peak speed is reached, with "
         f"{flown['crashes']} crashes, {counted(len(flown['trips']), 'trip')}, "
         f"{counted(flown['missed_deadlines'], 'missed deadline')}, "
-        + ("in real time" if slow == 1.0 else f"in slow motion (a second took {slow:g} s)")
-        + (
-            "."
-            if still is None
-            else f" but for {still:.1f} s that time stood still with the machine."
-        )
+        f"in {'lockstep' if flown['lockstep'] else 'real time'}."
     )
     return lines

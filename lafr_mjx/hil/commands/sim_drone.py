@@ -35,10 +35,10 @@ class SimDrone:
     """Seed of noise and gusts."""
     seconds: float = math.inf
     """Stop after so long."""
-    slow: float = 1.0
-    """How many times slower than real time it flies; its commander must, too."""
-    patient: Path | None = None
-    """File of the patient time to fly by (lafr_mjx.hil.patient_time); its commander must, too."""
+    lockstep: Path | None = None
+    """Folder in which to keep a time in lockstep (lafr_mjx.hil.timing.lockstep); `fly` makes it."""
+    door: int | None = None
+    """Descriptor of the socket by which others take part in that."""
     cable: bool = False
     """Feed it by a cable, for flights that are longer than its battery lasts."""
     fault: list[str] = field(default_factory=list)
@@ -53,13 +53,12 @@ class SimDrone:
         # One thread for XLA: the vehicle's steps are small, and the other core is the client's.
         flags = os.environ.get("XLA_FLAGS", "")
         os.environ["XLA_FLAGS"] = f"{flags} --xla_cpu_multi_thread_eigen=false".strip()
-        from lafr_mjx.hil.drone.injected import Injector, parse
-        from lafr_mjx.hil.drone.pilot import Settings
-        from lafr_mjx.hil.drone.world_clock import WorldClock
-        from lafr_mjx.hil.flight_clock import check_pace
-        from lafr_mjx.hil.node import check_master
-        from lafr_mjx.hil.profile import check_vehicle, load_profile
-        from lafr_mjx.hil.transport import check_host, check_reachable
+        from lafr_mjx.hil.safety.drone_profile import check_vehicle, load_profile
+        from lafr_mjx.hil.simulator.injected import Injector, parse
+        from lafr_mjx.hil.simulator.pilot import Settings
+        from lafr_mjx.hil.simulator.time_keeper import RealTime, TimeKeeper
+        from lafr_mjx.hil.wire.addresses import check_host, check_reachable
+        from lafr_mjx.hil.wire.node import check_master
         from lafr_mjx.plant.scenario import load_scenario
         from lafr_mjx.plant.vehicle import load_vehicle
         from lafr_mjx.tasks import load_task
@@ -70,20 +69,23 @@ class SimDrone:
             raise InputError(f"--seconds {self.seconds}: must be above 0")
         if not 0 <= self.seed < 2**31:
             raise InputError(f"--seed {self.seed}: must be from 0 to {2**31 - 1}")
-        check_pace(self.slow)
-        clock = WorldClock(self.slow, self.patient)
+        if (self.lockstep is None) is not (self.door is None):
+            raise InputError("--lockstep and --door: one needs the other")
+        clock = RealTime()
+        if self.lockstep is not None and self.door is not None:
+            clock = TimeKeeper(self.lockstep, self.door)
         faults = [parse(text) for text in self.fault]
         profile = load_profile(self.vehicle)
         vehicle = load_vehicle(profile.vehicle)
         check_vehicle(profile, vehicle)
-        from lafr_mjx.hil.drone.physics import Physics, own_plugins
+        from lafr_mjx.hil.simulator.physics import Physics, own_plugins
 
         own = own_plugins(self.plugins)  # first: a scenario may have its keys
         scenario = load_scenario(self.scenario).drawn(self.seed)
         fans = load_task(self.task).fans if self.task else ()
         settings = scenario.settings_for(0)[0]
-        from lafr_mjx.hil.drone.server import serve
-        from lafr_mjx.hil.drone.vehicle import Drone
+        from lafr_mjx.hil.simulator.drone_server import serve
+        from lafr_mjx.hil.simulator.simulated_drone import Drone
 
         try:
             check_reachable(self.master)

@@ -1,0 +1,1 @@
+"""The control process: 50 Hz, NumPy only."""

@@ -1,0 +1,212 @@
+"""A leg: one flight that the control process is asked to make, as a file that it can trust.
+
+The learner writes a leg (path, clock, policy) whole or not at all; the control process reads it
+in a thread, checks it, and takes it between two laps.
+"""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, NamedTuple
+
+import numpy as np
+
+from lafr_mjx.control.observation import ERROR
+from lafr_mjx.control.policy import Policy, act
+from lafr_mjx.control.policy_file import load_policy, save_policy, stored_network
+from lafr_mjx.errors import InputError
+from lafr_mjx.hil.control.fallback import Fallback
+from lafr_mjx.reference.flatness import reference_state
+from lafr_mjx.reference.path import DEGREE, Path, lap_s
+
+if TYPE_CHECKING:
+    from pathlib import Path as FilePath
+
+    from lafr_mjx.hil.safety.drone_profile import Profile
+
+MOST_SECONDS = 120.0
+MOST_ERROR_M = 2.0  # a larger error is a crash: no guard may wait for it
+ERROR_ROOM_M = 0.35  # between the planned flight and the fence, when a learner plans
+SPEED_SHARE = 0.9  # of the trip's speed that a learner may plan with
+_MOST_SATURATED = 0.5  # share of commands at a limit on the last flight
+
+
+class Leg(NamedTuple):
+    """What is to be flown."""
+
+    number: int
+    path: Path
+    time_scale: float
+    ramp_s: float  # s
+    seconds: float  # that are recorded
+    policy: Policy | None  # None: the baseline controller
+    dither: np.ndarray  # [4] standard deviation of the noise added: m/s², rad/s
+    seed: int
+    lap_on: bool  # go on along the path until the next leg is there
+    fallback: Fallback | None = None  # behind the policy
+    network: str = "mlp"  # what the network of its policies is called, see `parts`
+
+
+def save_leg(folder: FilePath, leg: Leg) -> FilePath:
+    """Write a leg and its policies; the files appear whole or not at all."""
+    name = f"leg-{leg.number:03d}"
+    policies = {"policy": leg.policy, "last-good": leg.fallback.last_good if leg.fallback else None}
+    for what, policy in policies.items():
+        if policy is not None:
+            partial = folder / f".{name}-{what}.npz"
+            save_policy(partial, policy, leg.network)
+            partial.replace(folder / f"{name}-{what}.npz")
+    guard = () if leg.fallback is None else (leg.fallback.slow_from, leg.fallback.error_limit)
+    partial = folder / f".{name}.npz"
+    with partial.open("wb") as file:
+        np.savez(
+            file,
+            number=leg.number,
+            coefficients=np.asarray(leg.path.coefficients, float),
+            breaks=np.asarray(leg.path.breaks, float),
+            periodic=np.asarray(leg.path.periodic, float),
+            timing=np.array([leg.time_scale, leg.ramp_s, leg.seconds]),
+            dither=np.asarray(leg.dither, float),
+            options=np.array([leg.seed, leg.lap_on, leg.policy is not None], np.int64),
+            guard=np.array(guard, float),
+        )
+    final = folder / f"{name}.npz"
+    partial.replace(final)
+    return final
+
+
+def load_leg(file: FilePath, known: str | None = None) -> Leg:
+    """Read and check a leg.
+
+    Args:
+        file: of the leg.
+        known: the one network beside the shipped one that its policies may have, for nothing is
+            imported in flight; None for any.
+    """
+    try:
+        with np.load(file, allow_pickle=False) as arrays:
+            number = int(arrays["number"])
+            path = Path(arrays["coefficients"], arrays["breaks"], arrays["periodic"])
+            time_scale, ramp_s, seconds = (float(x) for x in arrays["timing"])
+            dither = np.array(arrays["dither"], float)
+            seed, lap_on, with_policy = (int(x) for x in arrays["options"])
+            guarded = np.array(arrays["guard"], float)
+    except Exception as error:  # a damaged file makes its readers raise almost anything
+        raise InputError(f"{file}: cannot be read as a leg: {error}") from error
+    segments = len(path.breaks) - 1
+    good = (
+        path.coefficients.shape == (segments, 4, DEGREE + 1)
+        and segments >= 1
+        and path.periodic.shape == ()
+        and dither.shape == (4,)
+        and all(np.isfinite(x).all() for x in (*path, dither))
+        and bool(np.all(np.diff(path.breaks) > 0.0))
+        and 0.02 <= time_scale <= 50.0
+        and 0.0 <= ramp_s <= 60.0
+        and 0.0 < seconds <= MOST_SECONDS
+        and bool(np.all((dither >= 0.0) & (dither <= 2.0)))
+        and guarded.shape in ((0,), (2,))
+        and bool(np.all((guarded > 0.0) & (guarded <= MOST_ERROR_M)))
+    )
+    if not good:
+        raise InputError(f"{file}: is not a leg that can be flown")
+    policy, guard, network = None, None, "mlp"
+    if with_policy:
+        policy, network = _load_policy(file.with_name(f"{file.stem}-policy.npz"), known)
+        if len(guarded):
+            last_good, _ = _load_policy(file.with_name(f"{file.stem}-last-good.npz"), known)
+            guard = Fallback(last_good, float(guarded[0]), float(guarded[1]))
+    return Leg(number, path, time_scale, ramp_s, seconds, policy, dither, seed, bool(lap_on), guard,
+               network)  # fmt: skip
+
+
+def _load_policy(file: FilePath, known: str | None) -> tuple[Policy, str]:
+    """A policy and what its network is called; one that is not known is not even imported."""
+    try:
+        network = stored_network(file)
+    except Exception as error:  # a damaged file makes its readers raise almost anything
+        raise InputError(f"{file}: cannot be read as a policy: {error}") from error
+    if known is not None and network not in (known, "mlp"):
+        raise InputError(f"{file}: its network {network} was not announced before the flight")
+    return load_policy(file), network
+
+
+def try_leg(leg: Leg, observations: np.ndarray) -> str:
+    """Why the policies of a leg must not fly, judged by the last flight; empty if they may."""
+    trouble = "" if leg.policy is None else try_policy(leg.policy, observations)
+    if not trouble and leg.fallback is not None:
+        trouble = try_policy(leg.fallback.last_good, observations)
+        trouble = f"the last good policy: {trouble}" if trouble else ""
+    return trouble
+
+
+def try_policy(policy: Policy, observations: np.ndarray) -> str:
+    """Why a policy must not fly, judged by what was seen on the last flight; empty if it may.
+
+    At its limits it is judged without the position error that the last policy left: to answer
+    a large one that never shrinks with all it has is what a good policy does.
+    """
+    if len(observations) == 0:
+        return ""
+    on_path = observations.copy()
+    on_path[:, ERROR] = 0.0
+    commands = np.asarray(act(policy, on_path))
+    if not (np.isfinite(commands).all() and np.isfinite(act(policy, observations)).all()):
+        return "it gives numbers that are not finite on the last flight"
+    low, high = np.asarray(policy.limits.low), np.asarray(policy.limits.high)
+    span = high - low
+    at_limit = (commands <= low + 1e-3 * span) | (commands >= high - 1e-3 * span)
+    worst = float(at_limit.mean(axis=0).max())
+    if worst > _MOST_SATURATED:
+        return f"it is at a limit for {worst:.0%} of the last flight"
+    return ""
+
+
+def check_leg(leg: Leg, profile: Profile, margin_m: float = 0.0, speed_share: float = 1.0) -> str:
+    """Why a leg must not be flown there, judged by its reference; empty if it may.
+
+    The reference, with its stopping distance, must stay within the fence, and below the trips of
+    speed and tilt: a flight that goes as planned must not trip. With a margin, a flight that
+    errs by so much need not trip either.
+    """
+    phases = np.linspace(0.0, float(lap_s(leg.path)), 400)
+    with np.errstate(all="ignore"):
+        reference = reference_state(leg.path, phases, np.full(400, 1.0 / leg.time_scale))
+    positions, velocities = np.asarray(reference.position), np.asarray(reference.velocity)
+    excess = [
+        profile.fence.excess(p, v)
+        for p, v in zip(positions.tolist(), velocities.tolist(), strict=True)
+    ]
+    worst = int(np.argmax(excess))
+    if not excess[worst] <= -margin_m:
+        return (
+            f"its path comes too near to the fence: {excess[worst] + margin_m:.2f} m too far, with "
+            f"the stopping distance, at phase {phases[worst]:.2f} s"
+        )
+    speed = float(np.linalg.norm(velocities, axis=1).max())
+    if not speed <= speed_share * profile.limits.speed_mps:
+        return f"it goes at {speed:.1f} m/s; allowed are {speed_share * profile.limits.speed_mps:g}"
+    tilt = float(np.degrees(np.arccos(np.clip(reference.rotation[:, 2, 2].min(), -1.0, 1.0))))
+    if not tilt <= profile.limits.tilt_deg:
+        return f"it tilts by {tilt:.0f} degrees; allowed are {profile.limits.tilt_deg:g}"
+    low, high = profile.limits.altitude_min_m, profile.limits.altitude_max_m
+    if not low <= positions[:, 2].min() <= positions[:, 2].max() <= high:
+        return f"it leaves the altitudes from {low:g} to {high:g} m"
+    return ""
+
+
+def fastest_time_scale(leg: Leg, profile: Profile, slowest: float) -> float:
+    """Smallest time scale at which a leg's path may be flown there with room for errors.
+
+    `slowest` is returned if nothing faster may be flown; whether that one may is not asked.
+    """
+
+    def allowed(scale: float) -> bool:
+        return not check_leg(
+            leg._replace(time_scale=scale), profile, margin_m=ERROR_ROOM_M, speed_share=SPEED_SHARE
+        )
+
+    low, high = 0.02, slowest
+    for _ in range(30):
+        middle = 0.5 * (low + high)
+        low, high = (low, middle) if allowed(middle) else (middle, high)
+    return high

@@ -1,0 +1,1 @@
+"""Drones: one file for each kind."""

@@ -1,0 +1,135 @@
+"""What the rest needs of a drone: its state with ages, commands, calls. One file for each kind.
+
+A drone takes a stream of commands (collective thrust and body rates, 50 Hz) and a few calls. When
+the stream falls silent it hovers by itself after the profile's `feedthrough_timeout_s`, if it knows
+where it is; that is what every way down here begins with.
+"""
+
+from __future__ import annotations
+
+from enum import StrEnum
+from typing import TYPE_CHECKING, NamedTuple, Protocol
+
+if TYPE_CHECKING:
+    import threading
+
+    import numpy as np
+
+    from lafr_mjx.hil.timing.flight_clock import FlightClock
+    from lafr_mjx.types import State
+
+
+class Call(StrEnum):
+    """What a drone can be told beside the stream. Each may get lost; none is answered."""
+
+    ARM = "arm"
+    TAKE_OFF = "take off"
+    HOVER = "hover"  # does not stop a stream
+    LAND = "land"  # nor does this; a second one may end it (`safety/landing.py`)
+    GUARD = "guard"  # hover against any stream, until OFF; where the profile says that there is one
+    OFF = "off"  # motors off, and everything forgotten; beats all
+
+
+class Heard(NamedTuple):
+    """What is known now. Moments are of the flight's clock; never: minus infinity."""
+
+    state: State | None
+    state_stamp: float  # when it was sampled, as far as the stamps say
+    state_receipt: float
+    state_number: int
+    mocap_position: np.ndarray | None  # [3] m
+    mocap_receipt: float
+    mocap_number: int
+    telemetry_receipt: float
+    armed: bool  # the bridge to the motors, not a debug bridge
+    guard: bool
+    references: int  # that the pilot holds
+    voltage: float  # V, of the battery's own topic; NaN if never heard
+    battery_receipt: float
+    own_command: np.ndarray | None  # [4] of the pilot's own controller
+    own_number: int
+    clock_skew: float  # s
+    wall_skew: float  # s, wall clock minus stamps; for the preflight check only
+    subscribed: bool  # the pilot takes our commands and calls
+    connected: bool  # all topics are there
+    master_seen: float
+    intruders: tuple[str, ...]  # other nodes that publish commands
+
+
+class Drone(Protocol):
+    """A drone as who flies it knows it. Nothing of it ever waits, but for `join`."""
+
+    arrival: threading.Event  # set at each new state
+    clock: FlightClock
+
+    def heard(self) -> Heard:
+        """What is known now."""
+        ...
+
+    def send(self, command: np.ndarray, expires: float) -> bool:
+        """Send a command [4] unless it is late; whether it went out."""
+        ...
+
+    def call(self, call: Call) -> None:
+        """Make a call."""
+        ...
+
+    def drain(self) -> list[tuple[str, str, float, float, bytes]]:
+        """Raw messages since the last call: topic, type, receipt, wall time, bytes."""
+        ...
+
+    def counts(self) -> dict[str, dict[str, int]]:
+        """What was received, dropped and refused, by topic."""
+        ...
+
+    def join(self, role: str) -> None:
+        """Take part in the flight's time."""
+        ...
+
+    def close(self) -> None:
+        """Leave."""
+        ...
+
+
+class Seen(NamedTuple):
+    """What somebody who only watches knows. Moments as in `Heard`."""
+
+    position: tuple[float, ...] | None  # m, of motion capture
+    mocap_number: int
+    mocap_receipt: float
+    telemetry_receipt: float
+    armed: bool  # the bridge to the motors
+    guarded: bool  # the guard has triggered
+    stream_receipt: float  # of the last command of anybody
+
+
+class Watched(Protocol):
+    """A drone as the emergency stop knows it: it watches and calls, and sends no commands."""
+
+    clock: FlightClock
+
+    @property
+    def reaches(self) -> bool:
+        """Whether the drone listens."""
+        ...
+
+    @property
+    def connected(self) -> bool:
+        """Whether the drone listens, and it and motion capture are heard."""
+        ...
+
+    def seen(self) -> Seen:
+        """What is known now."""
+        ...
+
+    def call(self, call: Call) -> None:
+        """Make a call."""
+        ...
+
+    def join(self, role: str) -> None:
+        """Take part in the flight's time."""
+        ...
+
+    def close(self) -> None:
+        """Leave."""
+        ...

@@ -1,0 +1,1 @@
+"""Safety: limits, trips, the state machine, ways down, the emergency stop."""

@@ -1,0 +1,93 @@
+"""When to call `land`: the one rule of everybody who lands the vehicle.
+
+The pilot takes a second `land` while it lands for a hover. So it is called once, and again only
+when the vehicle is known not to sink, or when the guard has stopped it on its way, which happens
+at the floor of the guard's box. What is not known is no reason to call again.
+"""
+
+from __future__ import annotations
+
+import math
+from collections import deque
+from typing import TYPE_CHECKING, NamedTuple
+
+if TYPE_CHECKING:
+    from lafr_mjx.hil.safety.drone_profile import Profile
+
+LOW_M = 0.15
+"""A vehicle that has landed is lower than this, above where it stood."""
+
+STILL_MPS = 0.2
+"""... and neither rises nor sinks faster."""
+
+LANDED_S = 0.4
+"""... for so long."""
+
+SINKING_MPS = 0.15
+"""Slower than this it does not sink."""
+
+_HEARD_S = 0.06  # a call takes so long to show in the telemetry
+_SPAN_S = 0.3  # over which a vertical speed is measured
+_LEAST_SPAN_S = 0.1
+_LANDING_S = 40.0  # the longest way down, if the profile's own times are not longer
+
+
+def longest_landing_s(profile: Profile) -> float:
+    """The longest way down: hover, guard, a landing without a known height [s]."""
+    ladder = profile.ladder
+    return max(_LANDING_S, ladder.hover_s + ladder.guard_s + 2.0 * ladder.land_s)
+
+
+class Landing(NamedTuple):
+    """What is known of the calls so far."""
+
+    called: float = -math.inf  # when `land` was last called
+    guarded: bool = False  # the guard had triggered by then
+    calls: int = 0  # how often
+
+    def due(self, now: float, climb: float, guarded: bool, patience_s: float) -> bool:
+        """Whether to call now.
+
+        Args:
+            now: s.
+            climb: vertical speed by motion capture [m/s]; NaN if not known.
+            guarded: the pilot's guard has triggered.
+            patience_s: after a call, until a vehicle that does not sink is told again.
+        """
+        if math.isinf(self.called):
+            return True
+        # Where the guard has stopped it, or may have, nobody needs to wait: but it must be seen.
+        stopped = guarded and not self.guarded
+        return now - self.called >= (_HEARD_S if stopped else patience_s) and climb > -SINKING_MPS
+
+    def call(self, now: float, guarded: bool) -> Landing:
+        """It was called."""
+        return Landing(now, guarded, self.calls + 1)
+
+
+def stands(height: float | None, climb: float) -> bool:
+    """Whether a vehicle is low, above where it stood, and neither rises nor sinks."""
+    return height is not None and height < LOW_M and abs(climb) < STILL_MPS
+
+
+class Heights:
+    """Heights of motion capture over the last moments, and how fast they change."""
+
+    def __init__(self) -> None:
+        self._seen: deque[tuple[float, float]] = deque(maxlen=256)  # receipt, m
+
+    def see(self, receipt: float, height: float) -> None:
+        """A new pose."""
+        seen = self._seen
+        if seen and receipt - seen[-1][0] > _SPAN_S:
+            seen.clear()  # after a gap it tells nothing of now
+        seen.append((receipt, height))
+        while receipt - seen[0][0] > _SPAN_S:
+            seen.popleft()
+
+    def climb(self) -> float:
+        """Vertical speed of the newest ones [m/s]; NaN if there are too few."""
+        if not self._seen:
+            return math.nan
+        (first, low), (last, high) = self._seen[0], self._seen[-1]
+        return (high - low) / (last - first) if last - first >= _LEAST_SPAN_S else math.nan

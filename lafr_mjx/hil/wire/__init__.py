@@ -1,0 +1,1 @@
+"""ROS 1 on the wire, without ROS: messages, topics, master."""

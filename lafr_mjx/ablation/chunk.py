@@ -15,6 +15,7 @@ if TYPE_CHECKING:
     from lafr_mjx.learner.loop import Adaptation, Flown
     from lafr_mjx.plant.scenario import Scenario
     from lafr_mjx.plant.vehicle import Vehicle
+    from lafr_mjx.reference.path import Path
     from lafr_mjx.run_spec import RunSpec
     from lafr_mjx.tasks import Task
     from lafr_mjx.types import Rollout
@@ -49,7 +50,7 @@ class FlownRun(NamedTuple):
 
     name: str
     iterations: list[dict[str, Any]]
-    flights: dict[int, Rollout]
+    flights: dict[int, tuple[Rollout, Path]]  # each with its reference
 
 
 def split(runs: Sequence[Run], size: int) -> list[tuple[list[Run], int]]:
@@ -115,7 +116,7 @@ def fly_chunk(
             metrics = flight_metrics(one.rollout, chunk.task, vehicle.limits)
             run.iterations.append(record_of(metrics, one, number))
             if number in kept:
-                run.flights[number] = one.rollout
+                run.flights[number] = (one.rollout, one.path)
         told(len(members))
     return flown
 

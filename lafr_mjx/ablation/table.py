@@ -30,6 +30,7 @@ from lafr_mjx.runs.toml_text import toml_text
 if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence
 
+    from lafr_mjx.reference import path as paths
     from lafr_mjx.types import Rollout
 
 SCHEMA_VERSION = 1
@@ -157,11 +158,11 @@ class AblationTable(Closing):
             os.fsync(file.fileno())
         self.done |= {result.name for result in new}
 
-    def save_flight(self, name: str, number: int, rollout: Rollout) -> None:
-        """Keep a recorded flight of a run."""
+    def save_flight(self, name: str, number: int, rollout: Rollout, reference: paths.Path) -> None:
+        """Keep a recorded flight of a run, with its reference."""
         folder = self.folder / FLIGHTS / name
         folder.mkdir(parents=True, exist_ok=True)
-        rollout_file.save_rollout(folder / f"{number:03d}.npz", rollout)
+        rollout_file.save_rollout(folder / f"{number:03d}.npz", rollout, reference)
 
     def close(self) -> None:
         """Let other processes write."""

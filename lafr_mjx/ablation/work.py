@@ -71,8 +71,8 @@ def work(
 
     def store(flown: Sequence[FlownRun]) -> dict[str, list[dict[str, Any]]]:
         for run in flown:
-            for number, rollout in run.flights.items():
-                table.save_flight(run.name, number, rollout)
+            for number, flight in run.flights.items():
+                table.save_flight(run.name, number, *flight)
         table.append([_result(plan, known[run.name], run, table) for run in flown])
         return {run.name: run.iterations for run in flown}
 

@@ -16,20 +16,22 @@ from lafr_mjx.errors import InputError
 from lafr_mjx.learner import loop
 from lafr_mjx.learner.corridor import Corridor
 from lafr_mjx.learner.improve import (
-    LEAST_NOISE,
-    MOST_NOISE,
-    MOST_WANDER,
     Calibrated,
     LearnerSettings,
     TaskRoom,
     accelerate,
-    anchors_of,
     calibrate,
+)
+from lafr_mjx.learner.model_rollout import SensorNoise
+from lafr_mjx.learner.observed import (
+    LEAST_NOISE,
+    MOST_NOISE,
+    MOST_WANDER,
+    anchors_of,
     noise_seen,
     sensed_peak_errors,
     unexplained,
 )
-from lafr_mjx.learner.model_rollout import SensorNoise
 from lafr_mjx.learner.references import Planned
 from lafr_mjx.learner.time_scaling import Choice, LastFlight
 from lafr_mjx.learner.verify import Prediction

@@ -65,7 +65,7 @@ class Verified(NamedTuple):
     reserve: Any = RESERVE  # share of α, by which candidates are probed faster
     fastest: Any = 0.15  # α_min
     slowest: Any = 2.0  # α_max
-    largest_step: Any = 0.3  # share of α
+    largest_step: Any = 0.2  # share of α
     acceleration_step: Any = 4.0  # m/s², by how much a flight's peak may pass the one before
     resolution: Any = 0.01  # share of α, of the bracket
 

@@ -11,7 +11,6 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 import numpy as np
-from scipy.ndimage import gaussian_filter1d
 
 from lafr_mjx.reference import splines
 
@@ -58,6 +57,8 @@ def through_gates(centres: np.ndarray, normals: np.ndarray, *, periodic: bool) -
         left = len(points) - 1 - index
         index = np.where(index < 1.0, index**4, np.where(left < 1.0, index + left - left**4, index))
     samples = np.column_stack([np.interp(index, np.arange(len(points)), x) for x in points.T])
+    from scipy.ndimage import gaussian_filter1d  # only courses need it
+
     width = _ROUNDING_S * len(samples) / moments[-1]
     samples = gaussian_filter1d(samples, width, axis=0, mode="wrap" if periodic else "nearest")
     return splines.from_samples(

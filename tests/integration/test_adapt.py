@@ -30,7 +30,9 @@ def flown(path, job, stop_before=None):
     def nothing(_):
         pass
 
-    quiet: Any = SimpleNamespace(ready=nothing, stage=nothing, before=before, after=nothing)
+    quiet: Any = SimpleNamespace(
+        ready=nothing, stage=nothing, before=before, after=nothing, say=nothing
+    )
     resumed = (path / "config.toml").exists()
     with (
         RunFolder.open(path, resume=True) if resumed else RunFolder.create(path, job.config())

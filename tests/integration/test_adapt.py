@@ -14,6 +14,7 @@ from lafr_mjx.adaptation.adaptation_job import AdaptationJob
 from lafr_mjx.control.policy_file import load_policy
 from lafr_mjx.errors import RunError
 from lafr_mjx.learner import loop
+from lafr_mjx.learner.ats_paper import Paper
 from lafr_mjx.run_spec import RunSpec
 from lafr_mjx.runs.run_folder import RunFolder
 
@@ -129,8 +130,9 @@ def test_hold_keeps_the_time_scale(finished):
 def test_the_printed_rule_steps_by_its_gradient(finished):
     records = flown(finished.parent / "paper", job_of(ats="paper", iterations=3))
     scales = [r["time_scale"] for r in records]
-    # Far below the threshold the barrier is silent: a step of η λ_speed in α.
-    assert scales[2] - scales[1] == pytest.approx(-0.05, abs=5e-3)
+    # Far below the threshold: nearly a step of η λ_speed in α, of which the barrier takes some.
+    largest = Paper().learning_rate * Paper().speed_weight
+    assert -largest <= scales[2] - scales[1] < -0.75 * largest
     assert records[1]["bound_by"] == "speed"
 
 

@@ -164,10 +164,12 @@ def lap_time(rollout: Rollout, task: Task) -> float | None:
     position = np.asarray(rollout.truth.position, float)[flying]
     if len(time) < 2:
         return None
+    laps_flown = np.asarray(rollout.phase, float)[flying] / task.lap_s
     if not task.periodic:
         speed = np.linalg.norm(np.asarray(rollout.truth.velocity)[flying], axis=-1)
+        # A course may end where it begins.
+        speed[laps_flown < 0.5] = np.inf
         return _time_to_goal(time, position, speed, task.goal_position)
-    laps_flown = np.asarray(rollout.phase, float)[flying] / task.lap_s
     after_ramp = time >= task.ramp_s
     moments = _crossings(
         time, (position - task.start_position) @ task.start_normal, laps_flown, after_ramp

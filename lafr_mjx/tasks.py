@@ -34,6 +34,8 @@ MIN_SINGULARITY_DEG = 5.0
 _CHECK_STEP_S = 0.002
 _MAX_CHECKS = 20_000
 _NEAREST_POINTS = 10_000
+_GATES_APART_M = 0.3
+"""Least distance of two gates that follow each other, where a path is to be found."""
 _ROOM_POINTS = 256
 
 
@@ -202,6 +204,14 @@ def _read_path_or_course(table: toml_table.Table, gates: tuple[Gate, ...]) -> tu
     centres, normals = (
         np.array([getattr(g, key) for g in gates]) for key in ("position", "normal")
     )
+    before = np.roll(centres, 1, axis=0)
+    for i in np.flatnonzero(np.linalg.norm(centres - before, axis=1) < _GATES_APART_M):
+        last = (i - 1) % len(gates)
+        if i > 0 or periodic:
+            raise InputError(
+                f"{table.path}: 'gates[{i}].position' is {centres[i].tolist()}; it must be "
+                f"{_GATES_APART_M:g} m or more from the gate before it, gates[{last}]"
+            )
     return shareable(through_gates(centres, normals, periodic=periodic)), "gates"
 
 

@@ -158,6 +158,11 @@ class AdaptationReport:
         self.console.print(" ".join(cells).rstrip(), style=style, soft_wrap=True)
 
     @property
+    def _by_path(self) -> bool:
+        """Whether flights are judged by the task's path: between gates there is more room."""
+        return self._moved and not self.job.task.gates
+
+    @property
     def _moved(self) -> bool:
         return self.job.spec.reference != RunSpec.reference
 
@@ -165,7 +170,7 @@ class AdaptationReport:
         """Summary beside the paper's figures, plots; returns the summary."""
         records = self.folder.iterations()
         first, last = records[0], records[-1]
-        far = "peak_path_distance_m" if self._moved else "peak_error_m"
+        far = "peak_path_distance_m" if self._by_path else "peak_error_m"
         summary = {
             "task": self.job.task.name,
             "scenario": self.job.scenario.name,
@@ -212,7 +217,7 @@ class AdaptationReport:
             f"{summary['first_rmse_m']:.3f} → {summary['last_rmse_m']:.3f} m; "
             f"{summary['crashes']} crash{'' if summary['crashes'] == 1 else 'es'}, "
             f"{summary['flights_beyond_threshold']} of {counted(summary['iterations'], 'flight')} "
-            f"beyond {self.job.task.error_threshold_m:g} m{' of the path' if self._moved else ''}"
+            f"beyond {self.job.task.error_threshold_m:g} m{' of the path' if self._by_path else ''}"
             + (f", {helped} assisted by the guard" if helped else "")
             + (f", {missed} missed a gate." if missed else "."),
             soft_wrap=True,

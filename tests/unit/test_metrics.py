@@ -101,6 +101,19 @@ def test_rest_to_rest(dash):
     assert lap_time(perfect(dash, 0.5, seconds=0.4 * dash.lap_s), dash) is None
 
 
+def test_a_course_may_end_where_it_begins(tmp_path):
+    file = tmp_path / "back.toml"
+    gates = "".join(
+        f"[[gates]]\nposition = [{x}, {y}, 1.5]\nnormal = [{u}, {v}, 0.0]\n"
+        for x, y, u, v in ((0, 0, 1, 0), (4, 0, 0, 1), (0, 0, -1, 0))
+    )
+    file.write_text("periodic = false\n" + gates)
+    task = load_task(str(file))
+    np.testing.assert_allclose(task.goal_position, task.start_position, atol=0.01)
+    lap = lap_time(perfect(task, 1.0), task)
+    assert lap is not None and 0.8 * task.lap_s < lap <= task.lap_s
+
+
 def test_passing_through_the_goal_is_no_arrival(dash):
     rollout = perfect(dash, 0.5)
     arrived = lap_time(rollout, dash)

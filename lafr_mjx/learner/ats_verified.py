@@ -156,7 +156,9 @@ class Verified(NamedTuple):
         better of the two is taken.
         """
         is_better = self.severity(new, last) <= self.severity(old, last)
-        best = jax.tree.map(lambda a, b: jnp.where(is_better, a, b), new, old)
+        best = jax.tree.map(
+            lambda a, b: jnp.where(is_better.reshape((-1,) + (1,) * (a.ndim - 1)), a, b), new, old
+        )
         good = self.acceptable(best, memory, last)
         index = jnp.where(jnp.any(good), jnp.argmax(good), CANDIDATES - 1)
         # What just flew well is not slowed down because the model doubts it: the flight is the
@@ -187,7 +189,7 @@ class Verified(NamedTuple):
         bound = jnp.where(last.violation & ~last.first, BARRIER, bound)
         return Choice(
             memory=memory._replace(refused=refused),
-            pace=Pace(chosen, best.tracking_error[index], best.flight_error[index]),
+            pace=Pace(chosen, best.tracking_error[index], best.departure[index]),
             use_new_policy=is_better[index],
             # A policy that is not ready to fly is trained further, unless it lost its way.
             keep_training=new.nominal_error[_HERE] < _LOST,

@@ -6,21 +6,13 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 
 import jax
 import jax.numpy as jnp
-import numpy as np
+
+from lafr_mjx.control.departure import DITHER, departure, slow_down_factor, window
+from lafr_mjx.types import CONTROL_DT
 
 if TYPE_CHECKING:
     from lafr_mjx.control.controller import Learnable
     from lafr_mjx.types import Reference, Sensed
-
-DITHER = np.array([0.6, 0.4, 0.4, 0.4], np.float32)
-"""Standard deviation of the dither at full strength: m/s², rad/s."""
-
-
-_SLOW_WITHIN_M = 0.12
-"""Further error within which the clock slows down to the full; it stays so for the flight."""
-
-_SLOWEST = 3.0
-"""Largest factor on the time scale."""
 
 
 class Memory(NamedTuple):
@@ -30,15 +22,16 @@ class Memory(NamedTuple):
     last_good: Any  # and of the one behind it
     tick: Any
     worst: Any  # m, largest error so far
+    excess: Any  # m, of the departure over its limit, the largest so far
 
 
 class Guarded(NamedTuple):
-    """A policy with dither; beyond an error limit the last good one takes over."""
+    """A policy with dither; in trouble the clock slows down, then the last good one takes over."""
 
     policy: Learnable
     last_good: Learnable
     dither: Any  # strength, 0 to 1
-    slow_from: Any  # m, error from which on the clock slows down
+    slow_from: Any  # [WINDOWS] m, departure from which on the clock slows down
     error_limit: Any  # m
     key: Any  # uint32 [2]
 
@@ -48,15 +41,19 @@ class Guarded(NamedTuple):
 
     def start(self) -> Memory:
         """At the start of a flight."""
-        return Memory(self.policy.start(), self.last_good.start(), jnp.int32(0), jnp.float32(0.0))
+        zero = jnp.float32(0.0)
+        return Memory(self.policy.start(), self.last_good.start(), jnp.int32(0), zero, zero)
 
     def __call__(self, memory: Memory, sensed: Sensed, references: Reference) -> tuple[Memory, Any]:
         """One command [4]."""
-        error = jnp.linalg.norm(references.position[0] - sensed.state.position)
-        worst = jnp.maximum(memory.worst, error)
+        error = sensed.state.position - references.position[0]
+        worst = jnp.maximum(memory.worst, jnp.linalg.norm(error))
+        gone = departure(error, sensed.state.velocity - references.velocity[0])
+        limit = jnp.asarray(self.slow_from)[window(memory.tick * CONTROL_DT)]
+        excess = jnp.maximum(memory.excess, gone - limit)
         own, command = self.policy(memory.policy, sensed, references)
         other, fallback = self.last_good(memory.last_good, sensed, references)
-        after = memory._replace(worst=worst)
+        after = memory._replace(worst=worst, excess=excess)
         command = jnp.where(self.fallback(after), fallback, command)
         key = jax.random.fold_in(jax.random.wrap_key_data(self.key), memory.tick)
         command = command + self.dither * DITHER * jax.random.normal(key, (4,))
@@ -67,19 +64,18 @@ class Guarded(NamedTuple):
 
     def time_scale_factor(self, memory: Memory) -> Any:
         """By how much the reference's clock is to slow down."""
-        share = jnp.clip((memory.worst - self.slow_from) / _SLOW_WITHIN_M, 0.0, 1.0)
-        return 1.0 + (_SLOWEST - 1.0) * share
+        return slow_down_factor(memory.excess)
 
     def fallback(self, memory: Memory) -> Any:
         """Whether the last good policy has the vehicle."""
         return memory.worst > self.error_limit
 
 
-def surprising_error(expected: Any) -> Any:
-    """Error [m] from which on something is not as the model believes it to be.
+def surprising_departure(expected: Any) -> Any:
+    """Departures [WINDOWS] m from which on something is not as the model believes it to be.
 
-    `expected` is the peak that the model predicts for the whole flight, with its ramp. Slowing
-    down is no cure for an error that was expected: the policy was trained for this speed.
+    `expected` is what the model predicts. Slowing down is no cure for what was expected: the
+    policy was trained for this speed.
     """
     known = jnp.where(jnp.isnan(expected), 1.0, expected)
-    return jnp.clip(1.5 * known + 0.08, 0.15, 0.40)
+    return jnp.minimum(1.5 * known + 0.08, 0.40)

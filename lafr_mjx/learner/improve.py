@@ -122,7 +122,7 @@ def calibrate(
     sizes: Sizes = Sizes(),
 ) -> Calibrated:
     """Fit the residuals to the last flights, and say how fast the next one might be."""
-    error, tracked = sensed_peak_errors(rollout, task.ramp_s, _corridor(state.path, task))
+    error, tracked, departed = sensed_peak_errors(rollout, task.ramp_s, _corridor(state.path, task))
     last = LastFlight(
         pace=state.pace,
         error=error,
@@ -130,6 +130,7 @@ def calibrate(
         peak_acceleration=peak_acceleration(state.path),
         slowest=task.slowest,
         tracked=tracked,
+        departed=departed,
         event=jnp.any(rollout.assisted),
     )
     rows = data.transitions(rollout)

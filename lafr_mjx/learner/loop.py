@@ -14,9 +14,10 @@ import jax.numpy as jnp
 import numpy as np
 
 from lafr_mjx import batching, compilation_cache
+from lafr_mjx.control.departure import WINDOWS
 from lafr_mjx.errors import InputError
 from lafr_mjx.learner import improve
-from lafr_mjx.learner.guarded import Guarded, surprising_error
+from lafr_mjx.learner.guarded import Guarded, surprising_departure
 from lafr_mjx.learner.improve import (
     WINDOW,
     LearnerSettings,
@@ -220,7 +221,7 @@ def start(
         ensemble=batching.stacked(batching.single(members)),
         window=_empty_window(),
         path=batching.single(settings.reference.start(task.path)),
-        pace=Pace(jnp.float32(task.start_time_scale), unknown, unknown),
+        pace=Pace(jnp.float32(task.start_time_scale), unknown, jnp.full(WINDOWS, unknown)),
         scaling=settings.time_scaling.start(),
         iteration=jnp.int32(0),
         key=jax.random.key_data(jax.random.key(seed)),
@@ -258,8 +259,9 @@ def _guarded(dither: Any, run: tuple) -> Guarded:
     """What flies next; a rule may want no guard (see `TimeScaling`): then no error calls it."""
     state, rule = run
     key = jax.random.fold_in(jax.random.wrap_key_data(state.key), 1_000_000 + state.iteration)
-    limits = jnp.stack([surprising_error(state.pace.expected), jnp.float32(GUARD_ERROR_M)])
-    slow_from, error_limit = jnp.where(getattr(rule, "guarded", 1.0), limits, jnp.inf)
+    limits = surprising_departure(state.pace.expected), jnp.float32(GUARD_ERROR_M)
+    guarded = getattr(rule, "guarded", 1.0)
+    slow_from, error_limit = (jnp.where(guarded, limit, jnp.inf) for limit in limits)
     return Guarded(
         state.policy, state.last_good, dither, slow_from, error_limit, jax.random.key_data(key)
     )

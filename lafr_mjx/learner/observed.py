@@ -8,6 +8,7 @@ import jax
 import jax.numpy as jnp
 
 from lafr_mjx import so3
+from lafr_mjx.control.departure import WINDOWS, departure, window
 from lafr_mjx.learner.model_rollout import SensorNoise
 from lafr_mjx.learner.rash_bptt import Anchors
 from lafr_mjx.model import fit_residual
@@ -33,10 +34,10 @@ MOST_WANDER = 0.5
 
 
 def sensed_peak_errors(rollout: Rollout, ramp_s: Any, corridor: Corridor) -> list[jax.Array]:
-    """Peak errors of a flight as they are judged, and from the reference after the ramp.
+    """Peak errors of a flight: as they are judged, from the reference after the ramp, by windows.
 
-    Of what was sensed, at the samples' own stamps. Of a flight that the guard had to help the ramp
-    counts always: what follows the help is calm.
+    Of what was sensed, at the samples' own stamps. Those by windows are departures until then
+    [WINDOWS], as they count for the guard.
     """
     late = rollout.time - rollout.stamp
     reference = rollout.reference.position - rollout.reference.velocity * late[:, None]
@@ -45,9 +46,15 @@ def sensed_peak_errors(rollout: Rollout, ramp_s: Any, corridor: Corridor) -> lis
     judged = corridor.judged(position, reference, beside)
     tracked = jnp.linalg.norm(position - reference, axis=-1)
     flying = rollout.valid & ~rollout.crashed
-    counted = flying & ((rollout.time >= ramp_s) | jnp.any(rollout.assisted))
+    velocity = rollout.reference.velocity - rollout.reference.acceleration * late[:, None]
+    gone = departure(position - reference, rollout.sensed.velocity - velocity)
+    by_then = flying[:, None] & (window(rollout.time)[:, None] <= jnp.arange(WINDOWS))
     crashed = jnp.any(rollout.crashed & rollout.valid)
-    peaks = (jnp.max(judged, where=flying, initial=0), jnp.max(tracked, where=counted, initial=0))
+    peaks = (
+        jnp.max(judged, where=flying, initial=0),
+        jnp.max(tracked, where=flying & (rollout.time >= ramp_s), initial=0),
+        jnp.max(gone[:, None], where=by_then, initial=0, axis=0),
+    )
     return [jnp.where(crashed, 2.0, peak) for peak in peaks]
 
 

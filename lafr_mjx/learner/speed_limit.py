@@ -47,7 +47,7 @@ class SpeedLimit(NamedTuple):
         take = partial(jnp.where, choice.use_new_policy)
         policy = jax.tree.map(take, evidence.trained, evidence.flown)
         here = evidence.predict(policy, jnp.maximum(wanted, self.fastest)[None], 1.0)
-        limited = Pace(here.time_scale[0], here.tracking_error[0], here.flight_error[0])
+        limited = Pace(here.time_scale[0], here.tracking_error[0], here.departure[0])
         pace = jax.tree.map(partial(jnp.where, wanted < self.fastest), limited, choice.pace)
         bound = jnp.where(wanted > 1.001 * self.fastest, choice.bound_by, len(self.rule.outcomes))
         return choice._replace(pace=pace, bound_by=bound)

@@ -8,6 +8,7 @@ import jax
 import jax.numpy as jnp
 
 from lafr_mjx import parts
+from lafr_mjx.control.departure import WINDOWS
 from lafr_mjx.errors import InputError
 
 if TYPE_CHECKING:
@@ -28,7 +29,7 @@ class Pace(NamedTuple):
 
     time_scale: Any  # α
     predicted: Any  # m, peak error from the reference after the ramp; NaN: none was predicted
-    expected: Any  # m, the same with the ramp
+    expected: Any  # [WINDOWS] m, largest departure until then, see `control/departure.py`
 
 
 class LastFlight(NamedTuple):
@@ -40,6 +41,7 @@ class LastFlight(NamedTuple):
     peak_acceleration: Any  # m/s², of the path at α = 1
     slowest: Any  # α of the longest flight that the learner takes
     tracked: Any = None  # m, the same from the reference after the ramp; None: as the error
+    departed: Any = None  # [WINDOWS] m, as `Pace.expected`
     event: Any = False  # the guard slowed it down, or the last good policy had to take over
 
     @property
@@ -54,10 +56,15 @@ class LastFlight(NamedTuple):
 
     @property
     def surprise(self) -> Any:
-        """Flown over predicted error; NaN for the first."""
-        predicted = jnp.where(self.event, self.pace.expected, self.pace.predicted)
+        """Flown over predicted error; NaN for the first.
+
+        What follows the guard's help is calm: with it, the departure that called for it counts.
+        """
         flown = self.error if self.tracked is None else self.tracked
-        return (flown + 0.02) / (predicted + 0.02)
+        usual = (flown + 0.02) / (self.pace.predicted + 0.02)
+        departed = flown if self.departed is None else self.departed
+        helped = jnp.max((departed + 0.02) / (self.pace.expected + 0.02))
+        return jnp.where(self.event, jnp.maximum(usual, helped), usual)
 
 
 class Evidence(NamedTuple):
@@ -139,7 +146,9 @@ def chosen(rule: TimeScaling, memory: Any, fastest: jax.Array, evidence: Evidenc
     if not (isinstance(given, Choice) and isinstance(given.pace, Pace)):
         kind = "a Choice without a Pace" if isinstance(given, Choice) else parts.shown(given)
         raise InputError(f"'choose' gives {kind}; it must be a Choice with a Pace")
-    return parts.numbers("'choose'", given)
+    given = parts.numbers("'choose'", given)
+    expected = jnp.broadcast_to(given.pace.expected, (WINDOWS,))
+    return given._replace(pace=given.pace._replace(expected=expected))
 
 
 def taken_as_it_is(
@@ -156,7 +165,7 @@ def taken_as_it_is(
     here, landscape = (jax.tree.map(lambda x, at=at: x[at], found) for at in (-1, slice(-1)))
     return Choice(
         memory=memory,
-        pace=Pace(time_scale, here.tracking_error, here.flight_error),
+        pace=Pace(time_scale, here.tracking_error, here.departure),
         use_new_policy=jnp.bool_(True),
         keep_training=jnp.bool_(True),
         bound_by=bound_by,

@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 import jax
 import jax.numpy as jnp
 
+from lafr_mjx.control.departure import WINDOWS, departure, window
 from lafr_mjx.learner import model_rollout
 from lafr_mjx.learner.model_rollout import Flying, Stress, StressScale
 from lafr_mjx.model.residual import COMMANDS
@@ -51,7 +52,7 @@ class Prediction(NamedTuple):
     disagreement: Any  # [A] m, standard deviation of that over the ensemble
     whole_error: Any  # [A] m, as the nominal error, but with the ramp
     tracking_error: Any  # [A] m, as the nominal error, but from the reference, wherever that is
-    flight_error: Any  # [A] m, as the tracking error, but with the ramp: what a guard expects
+    departure: Any  # [A, WINDOWS] m, largest until then: what a guard expects
     stressed_error: Any  # [A] m, third largest peak of the stressed flights
     saturation: Any  # [A] share of commands at a limit
     probe_error: Any  # [A] m, as the nominal error, but faster by the reserve
@@ -63,7 +64,7 @@ class _Seen(NamedTuple):
     peak: jax.Array  # m, after the ramp, as it is judged
     used: jax.Array  # m, the same with the ramp
     tracked: jax.Array  # m, after the ramp, from the reference
-    whole: jax.Array  # m, the same with the ramp
+    departed: jax.Array  # [..., WINDOWS] m, with the ramp
     saturated: jax.Array  # commands after the ramp that were at a limit
     counted: jax.Array  # commands after the ramp
 
@@ -106,7 +107,7 @@ def predict(
         policy, ensemble, switches, path, scales, index.ravel(), ramp_s,
         jax.tree.map(tiled, vehicles), scale.wander, noise_key, each + 2, corridor,
     )  # fmt: skip
-    seen = jax.tree.map(lambda x: x.reshape((members, count, each + 2)), seen)
+    seen = jax.tree.map(lambda x: x.reshape((members, count, each + 2, *x.shape[2:])), seen)
     peak, saturation = seen.peak, seen.saturated / jnp.maximum(seen.counted, 1.0)
     worst = jnp.sort(jnp.moveaxis(peak[:, :, 1:-1], 0, 1).reshape((count, -1)), axis=1)
     return Prediction(
@@ -115,7 +116,7 @@ def predict(
         disagreement=jnp.std(peak[:, :, 0], axis=0),
         whole_error=jnp.mean(seen.used[:, :, 0], axis=0),
         tracking_error=jnp.mean(seen.tracked[:, :, 0], axis=0),
-        flight_error=jnp.mean(seen.whole[:, :, 0], axis=0),
+        departure=jax.lax.cummax(jnp.mean(seen.departed[:, :, 0], axis=0), axis=1),
         stressed_error=worst[:, -1 - _TOLERATED],
         saturation=jnp.mean(saturation[:, :, 0], axis=0),
         probe_error=jnp.mean(peak[:, :, -1], axis=0),
@@ -163,6 +164,8 @@ def _fly(
         away = jnp.linalg.norm(position - asked, axis=-1)
         away = jnp.where(flying.state.rotation[..., 2, 2] < _LEAST_UPRIGHT, jnp.inf, away)
         error = _bounded(away, moment < lasting)
+        gone = departure(position - asked, flying.state.velocity - wanted.velocity[:, 0])
+        gone = _bounded(gone, moment < lasting)
         judged = error
         if corridor is not None:
             judged = jnp.maximum(away, corridor.judged(position, asked, beside))
@@ -174,7 +177,11 @@ def _fly(
             peak=jnp.where(counts, jnp.maximum(seen.peak, judged), seen.peak),
             used=jnp.maximum(seen.used, judged),
             tracked=jnp.where(counts, jnp.maximum(seen.tracked, error), seen.tracked),
-            whole=jnp.maximum(seen.whole, error),
+            departed=jnp.where(
+                (jnp.arange(WINDOWS) == window(moment)) & (moment < lasting)[:, None],
+                jnp.maximum(seen.departed, gone[..., None]),
+                seen.departed,
+            ),
             saturated=seen.saturated + (counts & at_limit),
             counted=seen.counted + counts,
         )
@@ -197,7 +204,9 @@ def _fly(
 
     zero = jnp.zeros((members, count))
     hovering = _hovering(policy, path, members, count)
-    flights = (hovering, jnp.zeros((members, count, 3)), _Seen(*[zero] * len(_Seen._fields)))
+    seen = _Seen(*[zero] * len(_Seen._fields))
+    seen = seen._replace(departed=jnp.zeros((members, count, WINDOWS)))
+    flights = (hovering, jnp.zeros((members, count, 3)), seen)
     carry = (jnp.int32(0), flights)
     _, (_, _, seen) = jax.lax.while_loop(lambda c: c[0] * CONTROL_DT < longest, chunk, carry)
     return seen

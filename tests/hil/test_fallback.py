@@ -7,16 +7,17 @@ import sys
 import numpy as np
 import pytest
 
+from lafr_mjx.control.departure import DITHER, WINDOWS
 from lafr_mjx.control.network_mlp import Mlp
-from lafr_mjx.control.observation import SIZE
+from lafr_mjx.control.observation import PREVIEW_S, SIZE
 from lafr_mjx.control.policy import create_policy
 from lafr_mjx.errors import InputError
-from lafr_mjx.hil.control.fallback import DITHER, SLOW_WITHIN_M, SLOWEST, Fallback
+from lafr_mjx.hil.control.fallback import Fallback, Trouble
 from lafr_mjx.hil.control.flyer import Flyer
 from lafr_mjx.hil.control.legs import Leg, fastest_time_scale, load_leg, save_leg, try_leg
 from lafr_mjx.hil.safety.drone_profile import load_profile
 from lafr_mjx.tasks import load_task
-from lafr_mjx.types import State
+from lafr_mjx.types import CONTROL_DT, Reference, Sensed, State
 
 PROFILE = load_profile("sim")
 TASK = load_task("figure8")
@@ -27,30 +28,40 @@ def policy(seed=0):
 
 
 def guarded_leg(number=0, slow_from=0.2, error_limit=0.5, lap_on=True, **changes):
-    guard = Fallback(policy(1), slow_from, error_limit)
+    guard = Fallback(policy(1), np.full(WINDOWS, slow_from), error_limit)
     given = Leg(number, TASK.path, 0.6, TASK.ramp_s, 2.0, policy(0), 0.3 * DITHER, 5, lap_on, guard)
     return given._replace(**changes)
 
 
 def test_it_is_the_learners_guard():
-    jnp = pytest.importorskip("jax.numpy")
+    jax, jnp = pytest.importorskip("jax"), pytest.importorskip("jax.numpy")
     from lafr_mjx.learner import guarded
 
-    assert np.allclose(DITHER, guarded.DITHER)
-    guard = Fallback(policy(), 0.21, 0.5)
-    its = guarded.Guarded(policy(), policy(), 0.0, jnp.float32(0.21), 0.5, ())
-    for worst in np.linspace(0.0, 0.6, 61):
-        expected = float(its.time_scale_factor(guarded.Memory((), (), 0, jnp.float32(worst))))
-        assert guard.time_scale_factor(worst) == pytest.approx(expected, abs=1e-5)
-        assert guard.takes_over(worst) == bool(worst > 0.5)
-    assert (SLOW_WITHIN_M, SLOWEST) == (guarded._SLOW_WITHIN_M, guarded._SLOWEST)
-    assert guard.takes_over(float("nan")), "what is not a number is the worst"
+    limits = np.linspace(0.1, 0.4, WINDOWS)
+    ours = Fallback(policy(), limits, 0.5)
+    its = guarded.Guarded(
+        policy(), policy(), 0.0, jnp.asarray(limits), 0.5, jax.random.key_data(jax.random.key(0))
+    )
+    trouble, memory, rng = Trouble(), its.start(), np.random.default_rng(0)
+    shapes = [(3,)] * 4 + [(3, 3), (3,), ()]
+    wanted = Reference(*(np.zeros((len(PREVIEW_S), *shape), np.float32) for shape in shapes))
+    for k, (error, velocity) in enumerate(rng.normal(size=(150, 2, 3)) * [[[0.1], [0.3]]]):
+        trouble = ours.seen(trouble, k * CONTROL_DT, error, velocity)
+        seen = State(error, velocity, np.eye(3), np.zeros(3))
+        memory, _ = its(memory, Sensed(seen, np.float32(0.0), np.float32(0.0)), wanted)
+        expected = float(its.time_scale_factor(memory))
+        assert trouble.time_scale_factor == pytest.approx(expected, abs=1e-4)
+        assert ours.takes_over(trouble) == bool(its.fallback(memory))
+    assert trouble.time_scale_factor > 1.0 and trouble.worst > 0.2
+    lost = ours.seen(Trouble(), 0.0, np.full(3, np.nan), np.zeros(3))
+    assert ours.takes_over(lost), "what is not a number is the worst"
+    assert lost.time_scale_factor == 3.0
 
 
 def test_legs_carry_it_through_files(tmp_path):
     given = guarded_leg()
     found = load_leg(save_leg(tmp_path, given))
-    assert found.fallback.slow_from == 0.2 and found.fallback.error_limit == 0.5
+    assert np.all(found.fallback.slow_from == 0.2) and found.fallback.error_limit == 0.5
     ours, its = found.fallback.last_good, given.fallback.last_good
     layers = zip(ours.network.layers, its.network.layers, strict=True)
     assert all(np.array_equal(a.weight, b.weight) for a, b in layers)
@@ -67,7 +78,9 @@ def test_a_last_good_policy_that_is_not_good_is_refused():
     )
     seen = np.random.default_rng(0).normal(size=(50, SIZE))
     assert try_leg(guarded_leg(), seen) == ""
-    assert "last good" in try_leg(guarded_leg(fallback=Fallback(wild, 0.2, 0.5)), seen)
+    assert "last good" in try_leg(
+        guarded_leg(fallback=Fallback(wild, np.full(WINDOWS, 0.2), 0.5)), seen
+    )
 
 
 def flown(leg, offset, seconds=3.0):
@@ -76,15 +89,16 @@ def flown(leg, offset, seconds=3.0):
     start = np.asarray(TASK.start_position, float)
     flyer.begin(0.0, start)
     flyer.offer(leg)
-    commands, scales, stages, where = [], [], [], start
+    commands, scales, stages, where, going = [], [], [], start, np.zeros(3)
     for k in range(round(seconds / 0.02) + 50):
         now = 0.02 * k
         away = offset if flyer.stage != "hold" and now > 1.2 else 0.0
-        state = State(where + np.array([0.0, 0.0, away]), np.zeros(3), np.eye(3), np.zeros(3))
+        state = State(where + np.array([0.0, 0.0, away]), going, np.eye(3), np.zeros(3))
         wanted = flyer.tick(now, state, now, slow=False, baseline=False)
         flyer.sent(wanted.command)
         flyer.prepare()
-        where = np.asarray(flyer.asked().reference.position)
+        asked = flyer.asked().reference
+        where, going = np.asarray(asked.position), np.asarray(asked.velocity)
         commands.append(wanted.command)
         scales.append(float(flyer._clock.time_scale))
         # Who flies is told, for the recording.
@@ -111,10 +125,12 @@ def test_a_surprise_slows_the_clock_for_the_rest_of_the_leg():
 def test_far_off_the_last_good_policy_has_it():
     same = guarded_leg(dither=np.zeros(4))
     _, good, _, _ = flown(same._replace(policy=policy(1), fallback=None), 0.7, 1.0)
-    _, guarded, _, stages = flown(same._replace(fallback=Fallback(policy(1), 1.9, 0.5)), 0.7, 1.0)
+    late = np.full(WINDOWS, 1.9)
+    behind = Fallback(policy(1), late, 0.5), Fallback(policy(1), late, 1.9)
+    _, guarded, _, stages = flown(same._replace(fallback=behind[0]), 0.7, 1.0)
     assert stages[-1] in ("track", "lap")
     assert np.allclose(good[-5:], guarded[-5:])
-    _, before, _, _ = flown(same._replace(fallback=Fallback(policy(1), 1.9, 1.9)), 0.7, 1.0)
+    _, before, _, _ = flown(same._replace(fallback=behind[1]), 0.7, 1.0)
     assert not np.allclose(before[-5:], guarded[-5:])
 
 

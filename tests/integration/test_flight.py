@@ -8,6 +8,7 @@ import numpy as np
 import pytest
 
 from lafr_mjx import so3
+from lafr_mjx.control.departure import WINDOWS
 from lafr_mjx.control.geometric import geometric_controller
 from lafr_mjx.learner.guarded import Guarded
 from lafr_mjx.metrics import flight_metrics
@@ -223,7 +224,7 @@ def test_a_controllers_nan_is_never_sent(flown, vehicle, task, broken):
 
 def test_what_the_guard_does_is_recorded(flown, controller, vehicle, task):
     """From the tick on at which its error is passed; that of a slow clock is one tick later."""
-    slow_from, limit = jnp.float32(0.05), jnp.float32(0.12)
+    slow_from, limit = jnp.full(WINDOWS, 0.05), jnp.float32(0.12)
     key = jax.random.key_data(jax.random.key(0))
     guarded = Guarded(controller, controller, jnp.float32(0.0), slow_from, limit, key)
     rollout = flown("wind5", with_controller=guarded)[2]

@@ -37,11 +37,11 @@ class AtsState(NamedTuple):
     def memory(self):
         return Memory(*on_device(self)[2:])
 
-    def last(self, error, peak=PEAK_ACCELERATION, threshold=THRESHOLD, event=False):
+    def last(self, error, peak=PEAK_ACCELERATION, threshold=THRESHOLD, event=False, departed=None):
         scale, predicted = on_device(self)[:2]
         pace = Pace(scale, predicted, predicted + 0.05)
         error, threshold, peak, slowest = map(jnp.float32, (error, threshold, peak, SLOWEST))
-        return LastFlight(pace, error, threshold, peak, slowest, error, jnp.bool_(event))
+        return LastFlight(pace, error, threshold, peak, slowest, error, departed, jnp.bool_(event))
 
 
 def propose(state, flown, **task):
@@ -268,10 +268,14 @@ def test_a_base_policy_that_was_helped_is_first_trained_at_its_own_speed():
     assert float(fastest) == pytest.approx(0.6)
 
 
-def test_the_error_of_a_flight_that_was_helped_is_judged_by_what_was_predicted_for_all_of_it():
-    state = AtsState(predicted=0.02)
-    assert float(state.last(0.38).surprise) == pytest.approx(10.0)
-    assert float(state.last(0.38, event=True).surprise) == pytest.approx(0.4 / 0.09)
+def test_a_flight_that_was_helped_surprises_by_what_called_for_the_help():
+    """What follows is calm. Expected were 0.07 m until any moment."""
+    state, departed = AtsState(predicted=0.02), jnp.array([0.07, 0.25])
+    assert float(state.last(0.06).surprise) == pytest.approx(2.0)
+    assert float(state.last(0.06, departed=departed).surprise) == pytest.approx(2.0)
+    helped = state.last(0.06, event=True, departed=departed)
+    assert float(helped.surprise) == pytest.approx(0.27 / 0.09)
+    assert float(state.last(0.38, event=True).surprise) == pytest.approx(10.0)
 
 
 def test_stays_when_it_flew_well_and_nothing_verifies():

@@ -8,6 +8,7 @@ import numpy as np
 import pytest
 
 from lafr_mjx import mlp
+from lafr_mjx.control.departure import DITHER, WINDOW_S, WINDOWS, window
 from lafr_mjx.control.geometric import geometric_controller
 from lafr_mjx.control.network_mlp import Mlp
 from lafr_mjx.control.observation import PREVIEW_S, SIZE
@@ -16,7 +17,7 @@ from lafr_mjx.learner import loop
 from lafr_mjx.learner.ats_hold import Hold
 from lafr_mjx.learner.ats_paper import Paper
 from lafr_mjx.learner.ats_verified import Verified
-from lafr_mjx.learner.guarded import DITHER, Guarded, surprising_error
+from lafr_mjx.learner.guarded import Guarded, surprising_departure
 from lafr_mjx.learner.speed_limit import SpeedLimit
 from lafr_mjx.learner.time_scaling import Pace
 from lafr_mjx.tasks import load_task
@@ -39,7 +40,8 @@ def policy(thrust: float) -> Policy:
 def guarded(dither=0.0, slow_from=0.15):
     return Guarded(
         policy=policy(0.5), last_good=policy(-0.5), dither=jnp.float32(dither),
-        slow_from=jnp.float32(slow_from), error_limit=jnp.float32(0.5), key=KEY,
+        slow_from=jnp.broadcast_to(jnp.float32(slow_from), WINDOWS),
+        error_limit=jnp.float32(0.5), key=KEY,
     )  # fmt: skip
 
 
@@ -50,9 +52,9 @@ def references(count):
     return Reference(zero, zero, zero, zero, rotation, zero, thrust)
 
 
-def sensed(error):
-    position = np.array([error, 0.0, 0.0], np.float32)
-    state = State(position, np.zeros(3, np.float32), np.eye(3, dtype=np.float32), np.zeros(3))
+def sensed(error, velocity=0.0):
+    position, velocity = (np.array([x, 0.0, 0.0], np.float32) for x in (error, velocity))
+    state = State(position, velocity, np.eye(3, dtype=np.float32), np.zeros(3))
     return Sensed(state, np.zeros((), np.float32), np.zeros((), np.float32))
 
 
@@ -95,14 +97,35 @@ def test_dither_has_the_stated_size_and_keeps_to_the_limits():
 
 
 def test_what_counts_as_a_surprise_follows_the_prediction():
-    for predicted, limit in ((0.0, 0.15), (0.1, 0.23), (0.5, 0.40), (np.nan, 0.40)):
-        assert float(surprising_error(jnp.float32(predicted))) == pytest.approx(limit)
+    for predicted, limit in ((0.0, 0.08), (0.1, 0.23), (0.5, 0.40), (np.nan, 0.40)):
+        assert float(surprising_departure(jnp.float32(predicted))) == pytest.approx(limit)
+
+
+def test_where_the_vehicle_is_going_counts_and_not_only_where_it_is():
+    factors = []
+    for velocity in (0.0, 2.0, -2.0):
+        controller = guarded(slow_from=0.25)
+        there, wanted = sensed(0.1, velocity), references(len(PREVIEW_S))
+        memory, _ = controller(controller.start(), there, wanted)
+        factors.append(float(controller.time_scale_factor(memory)))
+    assert factors[0] == factors[2] == 1.0  # coming back: 0.1 - 0.15 s x 2 m/s is near
+    assert factors[1] > 2.0  # 0.4 m in a moment
+
+
+def test_each_moment_of_the_start_has_its_own_limit():
+    assert [int(window(x * WINDOW_S)) for x in (0.0, 1.01, 9.5, 10.5, 99.0)] == [0, 1, 9, 10, 10]
+    limits = jnp.linspace(0.1, 0.4, WINDOWS)
+    controller = guarded()._replace(slow_from=limits)
+    for tick, slow in ((0, True), (40, True), (100, False)):
+        memory = controller.start()._replace(tick=jnp.int32(tick))
+        memory, _ = controller(memory, sensed(0.3), references(len(PREVIEW_S)))
+        assert (float(controller.time_scale_factor(memory)) > 1.0) == slow
 
 
 def test_any_controller_can_be_guarded():
     classical = jax.tree.map(jnp.asarray, geometric_controller(LIMITS))
     controller = Guarded(
-        classical, classical, jnp.float32(0.0), jnp.float32(0.15), jnp.float32(0.5), KEY
+        classical, classical, jnp.float32(0.0), jnp.full(WINDOWS, 0.15), jnp.float32(0.5), KEY
     )
     memory = controller.start()
     plain = classical.start()
@@ -121,7 +144,7 @@ def test_any_controller_can_be_guarded():
 def test_a_rule_may_do_without_the_guard_but_on_a_drone(rule, on):
     """Of `Verified` and `Hold`, too: a rule that says nothing is guarded."""
     state = loop.start(load_task("figure8"), policy(0.5), 0)
-    state = state._replace(last_good=policy(-0.5), pace=Pace(0.5, 0.02, 0.02))
+    state = state._replace(last_good=policy(-0.5), pace=Pace(0.5, 0.02, jnp.full(WINDOWS, 0.02)))
     controller = loop._guarded(jnp.float32(0.0), (state, rule))
     memory, thrusts = controller.start(), []
     for error in (0.1, 0.45, 1.9, 0.1):
@@ -136,5 +159,5 @@ def test_one_program_serves_guarded_and_free_flights():
     state = loop.start(load_task("figure8"), policy(0.5), 0)
     rules = jax.tree.map(lambda *x: jnp.stack(x), Paper(), Paper(guarded=1.0))
     made = jax.vmap(lambda rule: loop._guarded(jnp.float32(0.0), (state, rule)))(rules)
-    np.testing.assert_array_equal(np.isfinite(made.slow_from), [False, True])
+    np.testing.assert_array_equal(np.isfinite(made.slow_from).all(axis=1), [False, True])
     np.testing.assert_array_equal(np.isfinite(made.error_limit), [False, True])

@@ -89,20 +89,24 @@ def calm():
     return flight._replace(sensed=flight.truth), task
 
 
-def test_the_ramp_counts_as_room_and_after_help_as_error(calm):
+def test_the_ramp_counts_as_room_and_as_departure(calm):
     flight, ramp_s = calm[0], calm[1].ramp_s
     path = batching.single(calm[1].path)
     corridor = Corridor.around(path, path, [0.35], 0.35)
-    judged, tracked = sensed_peak_errors(flight, ramp_s, corridor)
+    judged, tracked, departed = sensed_peak_errors(flight, ramp_s, corridor)
     assert (float(judged), float(tracked)) == pytest.approx((0.3, 0.02), rel=0.01)
+    # Nothing before the windows of the moments that are 0.3 m off, and that from then on.
+    np.testing.assert_allclose(departed[:4], 0.02, rtol=0.01)
+    np.testing.assert_allclose(departed[4:], 0.3, rtol=0.01)
+
+
+def test_help_is_an_event_whether_the_clock_or_the_policy(calm):
+    flight = calm[0]
     late = flight.time > 0.9
     for helped in (
         flight._replace(time_scale=np.where(late, 2.0, 1.0) * flight.time_scale),
         flight._replace(fallback=late),
     ):
-        assert float(sensed_peak_errors(helped, ramp_s, corridor)[1]) == pytest.approx(
-            0.3, rel=0.01
-        )
         np.testing.assert_array_equal(helped.assisted, late)
 
 

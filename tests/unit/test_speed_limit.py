@@ -31,14 +31,14 @@ class Eager(NamedTuple):
     def choose(self, memory, fastest, evidence):
         del fastest
         pace = predicted(evidence.trained, jnp.float32(self.wanted)[None], 1.0)
-        pace = Pace(pace.time_scale[0], pace.nominal_error[0], pace.flight_error[0])
+        pace = Pace(pace.time_scale[0], pace.nominal_error[0], pace.departure[0])
         return Choice(memory, pace, jnp.bool_(True), jnp.bool_(True), jnp.int32(0), None, {})  # pyright: ignore[reportArgumentType]
 
 
 def predicted(policy, scales, stress):
     assert stress == 1.0
     error = policy / scales
-    others = {"disagreement": 0.0 * error, "flight_error": 2.0 * error}
+    others = {"disagreement": 0.0 * error, "departure": 2.0 * error}
     return Prediction(scales, *[error] * 8)._replace(**others)
 
 

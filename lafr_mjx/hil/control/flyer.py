@@ -16,6 +16,7 @@ from lafr_mjx.arrays import clip
 from lafr_mjx.control.geometric import geometric_controller
 from lafr_mjx.control.observation import HISTORY, PREVIEW_S, SIZE, observe_one
 from lafr_mjx.control.policy import act
+from lafr_mjx.hil.control.fallback import Trouble
 from lafr_mjx.reference import clock as clocks
 from lafr_mjx.reference.path import derivatives, lap_s
 from lafr_mjx.reference.plain_reference import PlainPath, plain_path, references_at
@@ -124,7 +125,7 @@ class Flyer:
         self._started = 0.0
         self._slow = False
         self._stamp = -np.inf
-        self._worst = 0.0  # m, largest error of the leg so far
+        self._trouble = Trouble()
         self._asked = Reference(*(field[0] for field in _still(self._hold, 1)))
         self._prepared: _Prepared | None = None
 
@@ -265,17 +266,19 @@ class Flyer:
         leg = self.leg
         if leg is None or self.stage not in ("track", "lap", "brake"):
             return None
-        error = math.dist(seen.position[0].tolist(), np.asarray(state.position).tolist())
-        self._worst = max(self._worst, error)
-        if leg.fallback is not None and leg.fallback.takes_over(self._worst):
-            return leg.fallback.last_good
-        return leg.policy
+        if leg.fallback is None:
+            return leg.policy
+        position = np.asarray(state.position) - seen.position[0]
+        velocity = np.asarray(state.velocity) - seen.velocity[0]
+        elapsed = self._now - self._started
+        self._trouble = leg.fallback.seen(self._trouble, elapsed, position, velocity)
+        return leg.fallback.last_good if leg.fallback.takes_over(self._trouble) else leg.policy
 
     def _advanced(self, elapsed: float, slow: bool) -> clocks.Clock:
         leg = None if self.stage == "transfer" else self.leg
         factor = SLOW_DOWN if slow else 1.0
         if leg is not None and leg.fallback is not None:
-            factor = max(factor, leg.fallback.time_scale_factor(self._worst))
+            factor = max(factor, self._trouble.time_scale_factor)
         scale = factor * (1.0 if leg is None else leg.time_scale)
         target = _STANDSTILL if self.stage == "brake" else scale
         return clocks.advance(clocks.with_time_scale(self._clock, float(target)), float(elapsed))
@@ -323,7 +326,7 @@ class Flyer:
             self._rng = coming.rng
             self._memory = self._baseline.start() if leg.policy is not None else self._memory
             self._count, self._started, self.stage = 0, now, "track"
-            self._worst = 0.0
+            self._trouble = Trouble()
 
     def _way_to(self, start: np.ndarray) -> _Way | None:
         """The way from here; None if the vehicle holds there already."""

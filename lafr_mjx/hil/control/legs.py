@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING, NamedTuple
 
 import numpy as np
 
+from lafr_mjx.control.departure import WINDOWS
 from lafr_mjx.control.observation import ERROR
 from lafr_mjx.control.policy import Policy, act
 from lafr_mjx.control.policy_file import load_policy, save_policy, stored_network
@@ -55,7 +56,7 @@ def save_leg(folder: FilePath, leg: Leg) -> FilePath:
             partial = folder / f".{name}-{what}.npz"
             save_policy(partial, policy, leg.network)
             partial.replace(folder / f"{name}-{what}.npz")
-    guard = () if leg.fallback is None else (leg.fallback.slow_from, leg.fallback.error_limit)
+    guard = () if leg.fallback is None else (*leg.fallback.slow_from, leg.fallback.error_limit)
     partial = folder / f".{name}.npz"
     with partial.open("wb") as file:
         np.savez(
@@ -104,7 +105,7 @@ def load_leg(file: FilePath, known: str | None = None) -> Leg:
         and 0.0 <= ramp_s <= 60.0
         and 0.0 < seconds <= MOST_SECONDS
         and bool(np.all((dither >= 0.0) & (dither <= 2.0)))
-        and guarded.shape in ((0,), (2,))
+        and guarded.shape in ((0,), (WINDOWS + 1,))
         and bool(np.all((guarded > 0.0) & (guarded <= MOST_ERROR_M)))
     )
     if not good:
@@ -114,7 +115,7 @@ def load_leg(file: FilePath, known: str | None = None) -> Leg:
         policy, network = _load_policy(file.with_name(f"{file.stem}-policy.npz"), known)
         if len(guarded):
             last_good, _ = _load_policy(file.with_name(f"{file.stem}-last-good.npz"), known)
-            guard = Fallback(last_good, float(guarded[0]), float(guarded[1]))
+            guard = Fallback(last_good, guarded[:-1], float(guarded[-1]))
     return Leg(number, path, time_scale, ramp_s, seconds, policy, dither, seed, bool(lap_on), guard,
                network)  # fmt: skip
 

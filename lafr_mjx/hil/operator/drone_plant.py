@@ -12,10 +12,11 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from lafr_mjx import parts
+from lafr_mjx.control.departure import DITHER
 from lafr_mjx.control.geometric import GeometricController
 from lafr_mjx.control.policy import Policy
 from lafr_mjx.errors import InputError
-from lafr_mjx.hil.control.fallback import DITHER, Fallback
+from lafr_mjx.hil.control.fallback import Fallback
 from lafr_mjx.hil.control.legs import Leg
 from lafr_mjx.reference.path import Path
 
@@ -102,7 +103,7 @@ def as_flown(controller: Any) -> tuple[Policy | None, np.ndarray, Fallback | Non
         raise InputError(f"a {type(controller).__name__} cannot be flown on a drone")
     fallback = Fallback(
         _plain(controller.last_good),
-        float(np.asarray(controller.slow_from)),
+        np.asarray(controller.slow_from, float),
         float(np.asarray(controller.error_limit)),
     )
     return _plain(controller.policy), float(np.asarray(controller.dither)) * DITHER, fallback

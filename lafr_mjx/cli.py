@@ -20,6 +20,7 @@ from lafr_mjx.commands.bench_ablate import BenchAblate
 from lafr_mjx.commands.bench_fit import BenchFit
 from lafr_mjx.commands.bench_plant import BenchPlant
 from lafr_mjx.commands.bounds import Bounds
+from lafr_mjx.commands.certify import Certify
 from lafr_mjx.commands.check_claims import CheckClaims
 from lafr_mjx.commands.demo import Demo
 from lafr_mjx.commands.fit import Fit
@@ -46,8 +47,8 @@ lafr-mjx --version
 
 
 _COMMANDS = {
-    "ablate": Ablate, "adapt": Adapt, "bounds": Bounds, "check-claims": CheckClaims, "demo": Demo,
-    "fly": Fly,
+    "ablate": Ablate, "adapt": Adapt, "bounds": Bounds, "certify": Certify,
+    "check-claims": CheckClaims, "demo": Demo, "fly": Fly,
     "fit": Fit, "list": List, "report": Report, "reproduce": Reproduce, "view": View,
 }  # fmt: skip
 _BENCHMARKS = {"plant": BenchPlant, "ablate": BenchAblate, "fit": BenchFit}

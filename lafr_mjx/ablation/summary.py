@@ -44,6 +44,28 @@ class Spread(NamedTuple):
         return f"{self.mean:.{digits}f}{spread}{few}"
 
 
+class Rate(NamedTuple):
+    """How many of so many, with the exact (Clopper-Pearson) 95 % interval."""
+
+    count: int
+    of: int
+    low: float
+    high: float
+
+    @staticmethod
+    def at(found: Sequence[bool]) -> Rate:
+        """Of yes and no."""
+        from scipy.stats import binomtest
+
+        count = sum(map(bool, found))
+        interval = binomtest(count, len(found)).proportion_ci(0.95, method="exact")
+        return Rate(count, len(found), float(interval.low), float(interval.high))
+
+    def __str__(self) -> str:
+        """E.g. `0 of 64 (0 to 5.6 %)`."""
+        return f"{self.count} of {self.of} ({100 * self.low:.2g} to {100 * self.high:.2g} %)"
+
+
 class Group(NamedTuple):
     """Runs that differ in nothing but seed and plant."""
 
@@ -60,8 +82,7 @@ class Group(NamedTuple):
     assisted_flights: int  # by the guard
     flights_with_missed_gates: int | None  # None if the task has no gates
     flights: int
-    crashed_runs: int
-    crash_rate_interval: tuple[float, float]  # of runs, 95 %, Wilson
+    crashed_runs: Rate
     lap_quantiles_s: dict[str, float]
     no_lap: int  # runs whose last flight has no lap
     worst: list[RunResult]  # worst first
@@ -73,6 +94,8 @@ class Group(NamedTuple):
             if isinstance(value, Spread):
                 figures[key], figures[f"{key}_sd"] = value.mean, value.deviation
                 figures[f"{key}_n"] = value.n
+            elif isinstance(value, Rate):
+                figures[key], figures["crash_rate_interval"] = value.count, value[2:]
             elif key == "worst":
                 figures[key] = [{"name": run.name, "command": run.command} for run in value]
             else:
@@ -90,12 +113,8 @@ def groups_of(results: Sequence[RunResult]) -> list[Group]:
 
 
 def _group(key: tuple[str, str, str, str], runs: list[RunResult]) -> Group:
-    from scipy.stats import binomtest
-
     laps = [_final_lap(run) for run in runs]
     flights = [record for run in runs for record in run.iterations]
-    crashed = sum(_crashes(run) > 0 for run in runs)
-    interval = binomtest(crashed, len(runs)).proportion_ci(0.95, method="wilson")
     known = [lap for lap in laps if lap is not None]
     quantiles = np.quantile(known, _QUANTILES) if known else []
     return Group(
@@ -115,8 +134,7 @@ def _group(key: tuple[str, str, str, str], runs: list[RunResult]) -> Group:
             else None
         ),
         flights=len(flights),
-        crashed_runs=crashed,
-        crash_rate_interval=(float(interval.low), float(interval.high)),
+        crashed_runs=Rate.at([_crashes(run) > 0 for run in runs]),
         lap_quantiles_s={
             f"{share:.0%}": float(x) for share, x in zip(_QUANTILES, quantiles, strict=bool(known))
         },
@@ -171,12 +189,12 @@ def _missed(group: Group) -> str:
 
 def lines_about_plants(group: Group) -> list[str]:
     """What many random plants say about a method: crash rate, laps, the worst of them."""
-    low, high = group.crash_rate_interval
     where = " ".join(word for word in (group.scenario, group.sweep) if word)
     lines = [
         f"{group.method} on {group.task}, {counted(group.runs, 'plant')} of {where}: "
-        f"{group.crashed_runs} crashed at least once, {group.crashed_runs / group.runs:.1%} (95 % "
-        f"interval {low:.1%} to {high:.1%})"
+        f"{group.crashed_runs.count} crashed at least once, "
+        f"{group.crashed_runs.count / group.runs:.1%} (95 % interval "
+        f"{group.crashed_runs.low:.1%} to {group.crashed_runs.high:.1%})"
     ]
     if group.lap_quantiles_s:
         laps = ", ".join(f"{share} {lap:.2f}" for share, lap in group.lap_quantiles_s.items())

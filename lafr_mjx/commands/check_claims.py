@@ -39,6 +39,8 @@ class CheckClaims:
     """Folder of the runs; `lafr-mjx reproduce` shares it."""
     quick: bool = False
     """One seed and 4 random plants instead of 3 and 16."""
+    seeds: tuple[int, ...] = ()
+    """Other seeds than 0, 1 and 2; random plants are drawn with the first."""
     processes: int = 2
     """Runs at once; each then has one thread."""
     engine: Literal["mjx", "freebody"] = "mjx"
@@ -59,6 +61,7 @@ class CheckClaims:
         from lafr_mjx.report.paper_claims import FLIGHTS
 
         seeds, plants = (QUICK_SEEDS, QUICK_PLANTS) if self.quick else (SEEDS, PLANTS)
+        seeds = self.seeds or seeds
         specs = PaperRuns(seeds, self.engine).checked(plants)
         console = Console(highlight=False)
         done = announce(specs, self.out, console)

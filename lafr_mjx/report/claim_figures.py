@@ -3,7 +3,8 @@
 **reproduced**: every run reaches the figure as it is printed, or shows what is said.
 **better**: every run is beyond the figure by more than 3 %.
 **not reproduced**: at least one run is not, or only with the help of the guard in its last flight.
-**too short**: the claim is about ten iterations, and there is only a run of fewer.
+**too short**: the claim is about ten iterations, and there is only a run of fewer; or about the
+ceiling of the speed, and the last flights have not settled.
 **reached**, **missed**: the same of a target of our own.
 **no data**: nothing was flown for it.
 """
@@ -30,6 +31,7 @@ THRESHOLD_M = 0.35
 TEN_ITERATIONS = 11  # flights 0 to 10
 REACHED: tuple[Verdict, ...] = ("reproduced", "better")
 
+_SETTLED = 0.02  # share of a lap by which the last three may differ
 _MARGIN = 0.03  # beyond the paper's figure that counts as better
 
 
@@ -156,6 +158,15 @@ def safe(verdict: Verdict, group: Sequence[FlownRun]) -> Verdict:
 def long_enough(run: FlownRun) -> bool:
     """Whether a run says something about ten iterations; a crash does so at once."""
     return len(run.records) >= TEN_ITERATIONS or crashes(run) > 0
+
+
+def settled(run: FlownRun) -> bool:
+    """Whether a run has come to its ceiling: its last three laps are the same.
+
+    A crash ends it wherever it was.
+    """
+    laps = [figure(record, "lap_time_s") for record in run.records[-3:]]
+    return crashes(run) > 0 or max(laps) - min(laps) <= _SETTLED * min(laps) < np.inf
 
 
 def longest_pairs(

@@ -21,9 +21,11 @@ from lafr_mjx.report.claim_figures import (
     crashes,
     figure,
     last,
+    settled,
     worst_rmse,
 )
 from lafr_mjx.report.paper_runs import FAULTS, MIDWAY, RANDOM_TASKS
+from lafr_mjx.report.planned_targets import PLANNED_TARGETS
 
 if TYPE_CHECKING:
     from lafr_mjx.report.flown_runs import FlownRun
@@ -83,7 +85,9 @@ def ceilings(evidence: Evidence) -> list[Claim]:
         for s in seeds
     ) and not any(assisted(run.records[-1]) for group in groups.values() for run in group)
     text = "; ".join(f"{name} {_each([by[s] for s in seeds], '.1f')}" for name, by in tops.items())
-    return [claim.target(f"{text} m/s", ordered)]
+    unsettled = not all(settled(run) for group in groups.values() for run in group)
+    judged = claim.target(f"{text} m/s", ordered)
+    return [judged._replace(verdict="too short") if unsettled else judged]
 
 
 def random_plants(evidence: Evidence) -> list[Claim]:
@@ -161,7 +165,9 @@ def midway(evidence: Evidence) -> list[Claim]:
     return claims
 
 
-TARGETS: tuple[Judgement, ...] = (seconds, wind, ceilings, random_plants, noisy_plants, midway)
+TARGETS: tuple[Judgement, ...] = (
+    seconds, wind, ceilings, random_plants, noisy_plants, midway, *PLANNED_TARGETS,
+)  # fmt: skip
 """All targets of our own, in the order in which they are told."""
 
 

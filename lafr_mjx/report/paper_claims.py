@@ -30,6 +30,7 @@ from lafr_mjx.report.claim_figures import (
     longest_pairs,
     pairs,
     safe,
+    settled,
     sides,
     spread,
     with_events,
@@ -117,9 +118,12 @@ def hardware_claims(evidence: Evidence) -> list[Claim]:
             fast = [last(run, "peak_speed_mps") for run in intact]
             slow = [last(run, "peak_speed_mps") for run in faulty]
             lower = all(b < a for a, b in zip(fast, slow, strict=True))
+            verdict = within_ten(lower, intact + faulty)
+            if not all(map(settled, intact + faulty)):
+                verdict = "too short"
             ceiling = ceiling.judged(
                 f"{spread(slow)} m/s, intact {spread(fast)} m/s" + with_events(faulty),
-                safe(within_ten(lower, intact + faulty), faulty))  # fmt: skip
+                safe(verdict, faulty))  # fmt: skip
         held = [run for run in runs.matching(**ours, scenario=fault, ats="hold")
                 if len(run.records) > 1]  # fmt: skip
         if held:

@@ -23,6 +23,11 @@ MIDWAY = ("payload", "wind")  # what changes before flight 6
 RANDOM_TASKS = ("figure8", "shuttle")
 HORIZONS = (10, 15, 20, 45)  # besides the usual one
 SHORT = 15  # 0.3 s; with 0.2 s neither kind learned, on seed 100
+PLANNED = (
+    *(("figure8", scenario) for scenario in (*WORLDS, *FAULTS)),
+    ("shuttle", "nominal"), ("inspection", "fan"), ("race", "nominal"),
+)  # fmt: skip
+"""What is also flown along planned references."""
 BOUND_TASKS = ("figure8", "shuttle", "dash", "inspection")
 
 
@@ -64,6 +69,11 @@ class PaperRuns(NamedTuple):
         """The world changes in the middle of a run."""
         return [run for what in MIDWAY for run in self._runs("figure8", f"{what}-midway")]
 
+    def planned(self) -> list[RunSpec]:
+        """References that are planned in space and time."""
+        return [run for task, scenario in PLANNED
+                for run in self._runs(task, scenario, reference="space-time")]  # fmt: skip
+
     def random_plants(self, plants: int) -> list[RunSpec]:
         """Plants that are drawn with the first seed."""
         first = PaperRuns(self.seeds[:1], self.engine)
@@ -82,7 +92,7 @@ class PaperRuns(NamedTuple):
             run for run in self.adaptations() if run.task != "inspection"
             and (run.method == "ours" or (run.method, run.scenario) == ("baseline", "wind5"))
         ]  # fmt: skip
-        runs = self._by_seed(runs + self.first_updates() + self.midway())
+        runs = self._by_seed(runs + self.first_updates() + self.midway() + self.planned())
         return runs + self.random_plants(plants)
 
     def _by_seed(self, runs: list[RunSpec]) -> list[RunSpec]:

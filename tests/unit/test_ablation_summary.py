@@ -2,11 +2,9 @@
 
 from __future__ import annotations
 
-import math
-
 import pytest
 
-from lafr_mjx.ablation.summary import Spread, groups_of, lines_about_plants, table_rows
+from lafr_mjx.ablation.summary import Rate, Spread, groups_of, lines_about_plants, table_rows
 from lafr_mjx.ablation.table import RunResult
 
 
@@ -19,14 +17,18 @@ def plant(number, lap, crashes=0):
                      f"lafr-mjx adapt --plant {number}", records)  # fmt: skip
 
 
-def test_the_crash_rate_has_wilsons_interval():
+def test_the_crash_rate_has_an_exact_interval():
+    """Where so many or more, and so many or fewer, have a chance of 2.5 %."""
     runs = [plant(i, 2.0 + 0.1 * i, crashes=int(i == 4)) for i in range(10)]
     (group,) = groups_of(runs)
-    n, p, z = 10, 0.1, 1.959964
-    centre = (p + z**2 / (2 * n)) / (1 + z**2 / n)
-    half = z / (1 + z**2 / n) * math.sqrt(p * (1 - p) / n + z**2 / (4 * n**2))
-    assert group.crash_rate_interval == pytest.approx((centre - half, centre + half), abs=1e-6)
-    assert group.crashed_runs == 1
+    rate = group.crashed_runs
+    assert (rate.count, rate.of) == (1, 10)
+    assert 1.0 - (1.0 - rate.low) ** 10 == pytest.approx(0.025, abs=1e-6)
+    high = rate.high
+    assert (1 - high) ** 10 + 10 * high * (1 - high) ** 9 == pytest.approx(0.025, abs=1e-6)
+    assert Rate.at([False] * 64).high == pytest.approx(1.0 - 0.025 ** (1 / 64), abs=1e-6)
+    plain = group.plain()
+    assert plain["crashed_runs"] == 1 and plain["crash_rate_interval"] == (rate.low, rate.high)
 
 
 def test_the_worst_plants_come_first_with_their_commands():

@@ -89,7 +89,7 @@ def test_the_table_of_what_is_there(tmp_path, capsys):
     out = tmp_path / "more.json"
     CheckClaims(out=tmp_path, quick=True, engine="freebody", only_print=True, json=out).run()
     told = " ".join(capsys.readouterr().out.split())
-    assert "5 of them finished already" in told and "not flown" in told
+    assert "7 of them finished already" in told and "not flown" in told
     figures = json.loads((tmp_path / "claims.json").read_text())
     assert figures == json.loads(out.read_text())
     by_words = {(c["topic"], c["claim"]): c["verdict"] for c in figures["claims"]}

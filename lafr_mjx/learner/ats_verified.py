@@ -42,8 +42,12 @@ _LOST = 1.0
 _OPENING, _REACHED = 1.25, 2.0
 """Factors by which the bracket opens after each flight, and when its fast end was accepted."""
 
-_FORGIVEN = 1.1
-"""Factor by which the distance from a time scale that failed in flight grows after each one."""
+_FORGIVEN, _REGAINED = 1.1, 1.6
+"""Factors by which the distance from a time scale that failed in flight grows after each one, and
+after one that was calm and went as predicted: what failed untrained is learned since."""
+
+_CALM, _AS_PREDICTED = 0.5, 1.5
+"""Share of the threshold, and flown over predicted error, below which a flight did."""
 
 SPEED, TRUST_REGION, VERIFICATION, SATURATION, DIVERGENCE, BARRIER, SETTLED = range(7)
 
@@ -65,7 +69,7 @@ class Verified(NamedTuple):
     reserve: Any = RESERVE  # share of α, by which candidates are probed faster
     fastest: Any = 0.15  # α_min
     slowest: Any = 2.0  # α_max
-    largest_step: Any = 0.2  # share of α
+    largest_step: Any = 0.3  # share of α
     acceleration_step: Any = 4.0  # m/s², by how much a flight's peak may pass the one before
     resolution: Any = 0.01  # share of α, of the bracket
 
@@ -86,7 +90,13 @@ class Verified(NamedTuple):
         bad = last.violation
         another = worse > _SURPRISED
         refused = jnp.where(another, 0.0, flown * (memory.refused / flown) ** _OPENING)
-        failed = jnp.where(another, 0.0, flown * (memory.failed / flown) ** _FORGIVEN)
+        calm = ~bad & (worse < _AS_PREDICTED) & (last.error < _CALM * last.threshold)
+        forgiven = jnp.where(calm, _REGAINED, _FORGIVEN)
+        # No distance would never grow. What was flown calmly as fast disproves it.
+        near = 1.0 - 2.0 * self.resolution
+        away = jnp.minimum(memory.failed / flown, near)
+        disproved = calm & (memory.failed > near * flown)
+        failed = jnp.where(another | disproved, 0.0, flown * away**forgiven)
         failed = jnp.where(bad & ~first, jnp.maximum(1.04 * flown, failed), failed)
         bracket = jnp.maximum(refused, failed)
         # Forces grow with 1/α²: a step that was harmless at a walk may leave at a run all that the

@@ -74,8 +74,9 @@ class Guarded(NamedTuple):
 def surprising_departure(expected: Any) -> Any:
     """Departures [WINDOWS] m from which on something is not as the model believes it to be.
 
-    `expected` is what the model predicts. Slowing down is no cure for what was expected: the
-    policy was trained for this speed.
+    `expected` is what the model predicts of vehicles that differ from it, in the noise and the
+    gusts that were seen. Slowing down is no cure for what was expected: the policy was trained
+    for this speed.
     """
     known = jnp.where(jnp.isnan(expected), 1.0, expected)
-    return jnp.minimum(1.5 * known + 0.08, 0.40)
+    return jnp.minimum(1.2 * known + 0.05, 0.40)

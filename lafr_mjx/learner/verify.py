@@ -52,7 +52,7 @@ class Prediction(NamedTuple):
     disagreement: Any  # [A] m, standard deviation of that over the ensemble
     whole_error: Any  # [A] m, as the nominal error, but with the ramp
     tracking_error: Any  # [A] m, as the nominal error, but from the reference, wherever that is
-    departure: Any  # [A, WINDOWS] m, largest until then: what a guard expects
+    departure: Any  # [A, WINDOWS] m, largest until then, third largest of the stressed flights
     stressed_error: Any  # [A] m, third largest peak of the stressed flights
     saturation: Any  # [A] share of commands at a limit
     probe_error: Any  # [A] m, as the nominal error, but faster by the reserve
@@ -109,15 +109,20 @@ def predict(
     )  # fmt: skip
     seen = jax.tree.map(lambda x: x.reshape((members, count, each + 2, *x.shape[2:])), seen)
     peak, saturation = seen.peak, seen.saturated / jnp.maximum(seen.counted, 1.0)
-    worst = jnp.sort(jnp.moveaxis(peak[:, :, 1:-1], 0, 1).reshape((count, -1)), axis=1)
+
+    def third_largest(leaf: jax.Array) -> jax.Array:
+        stressed = jnp.moveaxis(leaf[:, :, 1:-1], 0, 1)
+        ordered = jnp.sort(stressed.reshape((count, -1, *leaf.shape[3:])), axis=1)
+        return ordered[:, -1 - _TOLERATED]
+
     return Prediction(
         time_scale=time_scale,
         nominal_error=jnp.mean(peak[:, :, 0], axis=0),
         disagreement=jnp.std(peak[:, :, 0], axis=0),
         whole_error=jnp.mean(seen.used[:, :, 0], axis=0),
         tracking_error=jnp.mean(seen.tracked[:, :, 0], axis=0),
-        departure=jax.lax.cummax(jnp.mean(seen.departed[:, :, 0], axis=0), axis=1),
-        stressed_error=worst[:, -1 - _TOLERATED],
+        departure=jax.lax.cummax(third_largest(seen.departed), axis=1),
+        stressed_error=third_largest(peak),
         saturation=jnp.mean(saturation[:, :, 0], axis=0),
         probe_error=jnp.mean(peak[:, :, -1], axis=0),
     )

@@ -318,3 +318,16 @@ def test_first_flight_says_nothing_about_the_model():
     assert float(memory.inflation) == 1.0
     assert float(memory.refused) == 0.0
     assert float(fastest) == 1.0
+
+
+def test_what_failed_untrained_is_tried_again_soon():
+    """One violation at a walk, then calm flights as predicted: it may not hold the run back."""
+    memory = on_device(Memory(1.0, 0.0, 0.0))
+    scale, event = 1.0, True
+    for flight in range(7):
+        last = AtsState(time_scale=scale).last(0.1, event=event)
+        memory, fastest = _propose(LIMITS, memory, last)
+        assert float(fastest) > 1.03 or not event
+        scale, event = float(fastest), False
+        assert flight == 0 or float(memory.failed) < scale * 1.001
+    assert scale < 0.5, "six flights later it is twice as fast"

@@ -24,6 +24,7 @@ def record_of(metrics: Any, flown: Flown, iteration: int) -> dict[str, Any]:
         **{key: float(value) for key, value in progress.notes.items()},
         "new_policy": bool(progress.new_policy),
         "plan_refused": REFUSALS[int(progress.plan_refused)],
+        "velocity_lag_s": float(progress.velocity_lag),
         "steps_not_taken": int(progress.steps_not_taken),
         "candidates": [float(x) for x in progress.candidates],
         "candidate_nominal_errors_m": [float(x) for x in progress.nominal_errors],

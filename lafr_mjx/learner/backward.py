@@ -73,7 +73,7 @@ def cost_and_slope(
                 told.append(beside)
                 return output
 
-            sensed = model_rollout.sense(state, stress, now[1])
+            sensed = model_rollout.sense(state, stress, now[1], now[0].acceleration[0])
             new, command = model_rollout.decide(
                 policy.with_trained(network), memory, sensed, now[0]
             )

@@ -14,7 +14,14 @@ import jax.numpy as jnp
 from lafr_mjx.learner import rash_bptt, references, verify
 from lafr_mjx.learner.ats_verified import Verified
 from lafr_mjx.learner.corridor import Corridor
-from lafr_mjx.learner.observed import anchors_of, noise_seen, sensed_peak_errors, unexplained
+from lafr_mjx.learner.observed import (
+    anchors_of,
+    noise_seen,
+    on_time,
+    sensed_peak_errors,
+    unexplained,
+    velocity_lag_seen,
+)
 from lafr_mjx.learner.rash_bptt import TrainSettings
 from lafr_mjx.learner.reference_fixed import Fixed
 from lafr_mjx.learner.references import Known
@@ -81,6 +88,7 @@ class LearnerState(NamedTuple):
     path: Path  # reference of the next flight
     pace: Pace  # of the next flight
     scaling: Any  # memory of the rule of time scaling
+    velocity_lag: Any  # s, of the sensed velocity
     iteration: Any
     key: Any  # uint32 [2]
 
@@ -97,6 +105,7 @@ class Progress(NamedTuple):
     stressed_errors: Any  # [A]
     notes: dict[str, Any]  # the rule's own
     plan_refused: Any = 0  # index into `references.REFUSALS`
+    velocity_lag: Any = 0.0  # s, of the sensed velocity
     steps_not_taken: Any = 0  # of training: cost or slope were not finite
 
 
@@ -133,7 +142,8 @@ def calibrate(
         departed=departed,
         event=jnp.any(rollout.assisted),
     )
-    rows = data.transitions(rollout)
+    lag = velocity_lag_seen(rollout, state.velocity_lag)
+    rows = data.transitions(on_time(rollout, lag))
     window = jax.tree.map(
         lambda old, new: jnp.concatenate([new[None], old[:-1]]), state.window, rows
     )
@@ -155,6 +165,7 @@ def calibrate(
     unfitted = jax.tree.map(partial(jnp.where, last.first), ensemble, state.ensemble)
     wander = unexplained(unfitted, settings.switches, rows)
     noise = noise_seen(ensemble, settings.switches, all_rows, settings.train.stress.noise)
+    noise = noise._replace(velocity_lag=lag)
     return Calibrated(last, ensemble, window, loss, noise, wander, scaling, fastest)
 
 
@@ -200,7 +211,8 @@ def improve_policy(
     )
     policy, costs = rash_bptt.train(
         state.in_training, calibrated.ensemble, settings.switches, path,
-        anchors_of(rollout, state.path, ramp_s), train, _key(state, 1),
+        anchors_of(on_time(rollout, calibrated.noise.velocity_lag), state.path, ramp_s), train,
+        _key(state, 1),
         steps=sizes.train_steps, batch=sizes.train_batch, horizon=sizes.horizon,
     )  # fmt: skip
     return policy, jnp.sum(~jnp.isfinite(costs))
@@ -250,6 +262,7 @@ def accelerate(
         path=path,
         pace=choice.pace,
         scaling=choice.memory,
+        velocity_lag=calibrated.noise.velocity_lag,
         iteration=state.iteration + 1,
         key=state.key,
     )
@@ -263,6 +276,7 @@ def accelerate(
         stressed_errors=choice.landscape.stressed_error,
         notes=choice.notes,
         plan_refused=plan.refused,
+        velocity_lag=learned.velocity_lag,
         steps_not_taken=not_taken,
     )
     return learned, progress

@@ -223,6 +223,7 @@ def start(
         path=batching.single(settings.reference.start(task.path)),
         pace=Pace(jnp.float32(task.start_time_scale), unknown, jnp.full(WINDOWS, unknown)),
         scaling=settings.time_scaling.start(),
+        velocity_lag=jnp.float32(0.0),
         iteration=jnp.int32(0),
         key=jax.random.key_data(jax.random.key(seed)),
     )

@@ -20,11 +20,15 @@ if TYPE_CHECKING:
 
 
 class SensorNoise(NamedTuple):
-    """Standard deviations, each axis. The defaults are a guess on the safe side: see `pretrain`."""
+    """Standard deviations, each axis. The defaults are a guess on the safe side: see `pretrain`.
+
+    A velocity that a filter makes of positions is late, too.
+    """
 
     position: Any = 0.002  # m
     velocity: Any = 0.05  # m/s
     attitude: Any = 0.005  # rad
+    velocity_lag: Any = 0.0  # s
 
 
 class Stress(NamedTuple):
@@ -45,7 +49,7 @@ class Stress(NamedTuple):
     def none(shape: tuple[int, ...] = ()) -> Stress:
         """Exactly the model."""
         zero, one = jnp.zeros(shape), jnp.ones(shape)
-        return Stress(jnp.zeros((*shape, 3)), one, one, zero, SensorNoise(zero, zero, zero))
+        return Stress(jnp.zeros((*shape, 3)), one, one, zero, SensorNoise(*[zero] * 4))
 
 
 class StressScale(NamedTuple):
@@ -104,22 +108,24 @@ def tick(
         noise: [..., 9] standard normal draws for the sensors.
     """
     state = flying.state
-    memory, command = jax.vmap(partial(decide, policy))(
-        flying.memory, sense(state, stress, noise), references
-    )
+    sensed = sense(state, stress, noise, references.acceleration[..., 0, :])
+    memory, command = jax.vmap(partial(decide, policy))(flying.memory, sensed, references)
     commands = jnp.concatenate([command[..., None, :], flying.commands[..., :-1, :]], axis=-2)
     effective, window = acting(residual_parameters, switches, commands, stress)
     missing = residual.evaluate(residual_parameters, switches, state, effective, window)
     return Flying(move(state, effective, missing, stress), commands, memory), command
 
 
-def sense(state: ModelState, stress: Stress, noise: jax.Array) -> ModelState:
-    """The state [...] as it is sensed, by normal draws [..., 9]."""
+def sense(state: ModelState, stress: Stress, noise: jax.Array, acceleration: Any) -> ModelState:
+    """The state [...] as it is sensed, by normal draws [..., 9].
+
+    What is late is so by an acceleration [..., 3] that need not be known well: the reference's.
+    """
     sigma = jax.tree.map(lambda leaf: leaf[..., None], stress.noise)
     tilt = sigma.attitude * noise[..., 6:]
     return ModelState(
         state.position + sigma.position * noise[..., :3],
-        state.velocity + sigma.velocity * noise[..., 3:6],
+        state.velocity - sigma.velocity_lag * acceleration + sigma.velocity * noise[..., 3:6],
         state.rotation + so3.product(state.rotation, so3.hat(tilt)),
     )
 

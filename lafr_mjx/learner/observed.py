@@ -29,6 +29,10 @@ LEAST_NOISE, MOST_NOISE = 0.1, 4.0
 """Sensor noise that is believed in, times the prior."""
 
 
+MOST_VELOCITY_LAG_S = 0.06
+LAG_PRIOR_WEIGHT = 1200.0
+"""m²/s⁴, of what is known of the velocity's lag: as much as a flight with 1 m/s² tells."""
+
 MOST_WANDER = 0.5
 """Unexplained acceleration [m/s²] that is expected at most."""
 
@@ -109,7 +113,44 @@ def noise_seen(
 
     position, velocity, attitude = map(variance, _one_step_errors(ensemble, switches, rows))
     position = position - 0.5 * CONTROL_DT**2 * velocity
-    return SensorNoise(*map(believed, (position, velocity, attitude), prior))
+    found = map(believed, (position, velocity, attitude), prior)
+    return SensorNoise(*found, velocity_lag=prior.velocity_lag)
+
+
+def velocity_lag_seen(rollout: Rollout, before: Any) -> jax.Array:
+    """By how much the sensed velocity is late [s]: v_sensed = v - lag a, in least squares.
+
+    v is the slope of the sensed positions. What was known before counts as a prior.
+    """
+    stamp, velocity = jnp.asarray(rollout.stamp), jnp.asarray(rollout.sensed.velocity)
+    step = jnp.diff(stamp)
+    regular = jnp.abs(step - CONTROL_DT) < 0.05 * CONTROL_DT
+    good = jnp.asarray(rollout.valid & ~rollout.crashed)
+    good = good[:-2] & good[1:-1] & good[2:] & regular[:-1] & regular[1:]
+
+    def slope(of: Any) -> jax.Array:
+        return (jnp.asarray(of)[2:] - jnp.asarray(of)[:-2]) / (2.0 * CONTROL_DT)
+
+    ahead, acceleration = slope(rollout.sensed.position) - velocity[1:-1], slope(velocity)
+    both, alone = (
+        jnp.sum(jnp.where(good[:, None], x * acceleration, 0.0)) for x in (ahead, acceleration)
+    )
+    lag = (both + LAG_PRIOR_WEIGHT * before) / (alone + LAG_PRIOR_WEIGHT)
+    return jnp.clip(jnp.where(jnp.isfinite(lag), lag, before), 0.0, MOST_VELOCITY_LAG_S)
+
+
+def on_time(rollout: Rollout, lag: Any) -> Rollout:
+    """The flight as if its velocity had not been late."""
+    velocity = jnp.asarray(rollout.sensed.velocity)
+    ticks = jnp.arange(velocity.shape[0])
+    later = jax.vmap(lambda v: jnp.interp(ticks + lag / CONTROL_DT, ticks, v), 1, 1)(velocity)
+    flying = jnp.asarray(rollout.valid & ~rollout.crashed)
+    # Where the flight ends nothing is known of later.
+    last = jnp.max(jnp.where(flying, ticks, 0))
+    known = (ticks + jnp.ceil(lag / CONTROL_DT) <= last)[:, None]
+    return rollout._replace(
+        sensed=rollout.sensed._replace(velocity=jnp.where(known, later, velocity))
+    )
 
 
 def unexplained(ensemble: Residual, switches: Switches, rows: Transitions) -> jax.Array:

@@ -169,7 +169,9 @@ def _fly(
         away = jnp.linalg.norm(position - asked, axis=-1)
         away = jnp.where(flying.state.rotation[..., 2, 2] < _LEAST_UPRIGHT, jnp.inf, away)
         error = _bounded(away, moment < lasting)
-        gone = departure(position - asked, flying.state.velocity - wanted.velocity[:, 0])
+        # As it is sensed.
+        late = vehicles.noise.velocity_lag[..., None] * wanted.acceleration[:, 0]
+        gone = departure(position - asked, flying.state.velocity - late - wanted.velocity[:, 0])
         gone = _bounded(gone, moment < lasting)
         judged = error
         if corridor is not None:

@@ -29,8 +29,10 @@ from lafr_mjx.learner.observed import (
     MOST_WANDER,
     anchors_of,
     noise_seen,
+    on_time,
     sensed_peak_errors,
     unexplained,
+    velocity_lag_seen,
 )
 from lafr_mjx.learner.references import Planned
 from lafr_mjx.learner.time_scaling import Choice, LastFlight
@@ -65,18 +67,39 @@ def hovering(noise, rows=748):
 @pytest.mark.parametrize("noise", [(0.001, 0.02, 0.002), (0.004, 0.03, 0.001), (0.001, 0.1, 0.01)])
 def test_noise_of_each_kind_is_seen_in_hover(noise):
     found = noise_seen(ENSEMBLE, KNOWS_NOTHING, hovering(noise), SensorNoise())
-    np.testing.assert_allclose(found, noise, rtol=0.25)
+    np.testing.assert_allclose(found[:3], noise, rtol=0.25)
 
 
 def test_noise_is_never_taken_for_nothing_nor_for_everything():
-    prior = np.array(SensorNoise())
+    prior = np.array(SensorNoise()[:3])
     for share, seen in ((1e-3, LEAST_NOISE), (100.0, MOST_NOISE)):
         found = noise_seen(ENSEMBLE, KNOWS_NOTHING, hovering(share * prior), SensorNoise())
-        np.testing.assert_allclose(found, seen * prior, rtol=1e-5)
+        np.testing.assert_allclose(found[:3], seen * prior, rtol=1e-5)
     # Nothing was flown that could tell.
     none = hovering((0.001, 0.02, 0.002))._replace(usable=jnp.zeros(748, bool))
     none = none._replace(after=jax.tree.map(lambda leaf: leaf * np.nan, none.after))
-    np.testing.assert_allclose(noise_seen(ENSEMBLE, KNOWS_NOTHING, none, SensorNoise()), prior)
+    found = noise_seen(ENSEMBLE, KNOWS_NOTHING, none, SensorNoise())
+    np.testing.assert_allclose(found[:3], prior)
+
+
+@pytest.mark.parametrize("lag", [0.0, 0.012, 0.028])
+def test_a_velocity_that_is_late_is_noticed_and_set_right(lag):
+    rng, flight = np.random.default_rng(2), perfect(load_task("figure8"), 0.35)
+    time, true = flight.time, np.asarray(flight.truth.velocity)
+    late = np.stack([np.interp(time - lag, time, v) for v in true.T], axis=1)
+    noise = [sigma * rng.normal(size=true.shape) for sigma in (1e-3, 0.02)]
+    sensed = flight.truth._replace(
+        position=flight.truth.position + noise[0], velocity=late + noise[1]
+    )
+    seen = flight._replace(sensed=sensed)
+    assert float(velocity_lag_seen(seen, 0.0)) == pytest.approx(lag, abs=2e-3)
+    for known in (0.0, 0.05):  # a flight tells more than a guess
+        assert float(velocity_lag_seen(seen, known)) == pytest.approx(lag, abs=4e-3)
+    right = on_time(seen._replace(sensed=sensed._replace(velocity=late)), lag).sensed.velocity
+    inside = slice(5, -5)
+    np.testing.assert_allclose(np.asarray(right)[inside], true[inside], atol=0.02)
+    nothing = seen._replace(valid=np.zeros_like(flight.valid))
+    assert float(velocity_lag_seen(nothing, 0.01)) == pytest.approx(0.01)
 
 
 @pytest.fixture(scope="module")

@@ -123,12 +123,25 @@ def test_stress_acts_as_it_says():
 
 def test_noise_changes_what_is_seen_not_where_it_is():
     flying, wanted = moving()
-    noisy = Stress.none((N,))._replace(noise=SensorNoise(*3 * [jnp.full(N, 0.01)]))
+    noise = SensorNoise(*3 * [jnp.full(N, 0.01)], velocity_lag=jnp.zeros(N))
+    noisy = Stress.none((N,))._replace(noise=noise)
     draws = jnp.asarray(RNG.normal(0.0, 1.0, (N, 9)), jnp.float32)
     one, command = tick(MEMBER, SWITCHES, ACTING, flying, wanted, noisy, draws)
     other, quiet = tick(MEMBER, SWITCHES, ACTING, flying, wanted, noisy, QUIET)
     assert np.abs(command - quiet).max() > 1e-3
     np.testing.assert_array_equal(one.state.position, other.state.position)
+
+
+def test_a_late_velocity_is_that_of_a_moment_ago():
+    flying, wanted = moving()
+    late = Stress.none((N,)).noise._replace(velocity_lag=jnp.full(N, 0.03))
+    acceleration = np.asarray(wanted.acceleration[:, 0])
+    sensed = model_rollout.sense(
+        flying.state, Stress.none((N,))._replace(noise=late), QUIET, acceleration
+    )
+    expected = np.asarray(flying.state.velocity) - 0.03 * acceleration
+    np.testing.assert_allclose(sensed.velocity, expected, atol=1e-6)
+    np.testing.assert_array_equal(sensed.position, flying.state.position)
 
 
 def test_drawn_stress_has_the_spread_it_was_given():

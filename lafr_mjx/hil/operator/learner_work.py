@@ -142,12 +142,12 @@ def work(setup: LearnerSetup, console: Console, folder: Path) -> None:
     console.send({"told": where})
     state = loop.start(task, policy, spec.seed, settings, spec.features)
 
-    planned = ""  # why a plan was last not allowed
+    troubles: list[str] = []  # why references were not allowed since the last flight
 
     def fastest_on(path: Reference, slowest: float) -> float:
-        nonlocal planned
         leg = bare_leg(path, slowest, task.ramp_s)
-        planned = planned_trouble(leg, profile) or planned
+        if trouble := planned_trouble(leg, profile):
+            troubles.append(trouble)
         return fastest_time_scale(leg, profile, slowest)
 
     def over(plant: Any) -> Adaptation:
@@ -169,6 +169,7 @@ def work(setup: LearnerSetup, console: Console, folder: Path) -> None:
             flown = _unlearned(run)
         else:
             before = run.state
+            troubles.clear()
             (flown,) = run.step(say)
             if setup.break_at == iteration:  # on request, to see that it is caught
                 broken = jax.tree.map(lambda x: x * np.nan, run.state.policy)
@@ -179,7 +180,7 @@ def work(setup: LearnerSetup, console: Console, folder: Path) -> None:
                 run.state = before
         record = record_of(flight_metrics(flown.rollout, task, limits), flown, iteration)
         if flown.progress.plan_refused == NOT_ALLOWED:
-            record["plan_refused"] += f": {planned}"
+            record["plan_refused"] += f": {troubles[0]}"
         file = asked / f"learned-{iteration:03d}.npz"
         save_policy(file, batching.row(jax.device_get(run.state.policy), 0), network)
         console.send({"learned": record | {"frozen": frozen}, "policy": str(file)})

@@ -26,6 +26,7 @@ from lafr_mjx.learner.improve import (
     Sizes,
     TaskRoom,
 )
+from lafr_mjx.learner.speed_limit import SpeedLimit, keep_to
 from lafr_mjx.learner.time_scaling import Pace
 from lafr_mjx.model import data, residual
 from lafr_mjx.model.state import ModelState
@@ -36,6 +37,7 @@ if TYPE_CHECKING:
 
     from lafr_mjx.control.controller import Controller, Learnable
     from lafr_mjx.learner.references import Planned
+    from lafr_mjx.learner.speed_limit import FastestOn
     from lafr_mjx.reference.clock import Clock
     from lafr_mjx.reference.path import Path
     from lafr_mjx.tasks import Task
@@ -122,6 +124,7 @@ class Adaptation:
         *,
         sizes: Sizes = Sizes(),
         devices: int = 1,
+        fastest_on: FastestOn | None = None,
     ) -> None:
         """Before the first flight.
 
@@ -132,8 +135,15 @@ class Adaptation:
             settings: of each run; of one kind, so that they share a program.
             sizes: effort of the learning.
             devices: of JAX, over which the runs are split evenly.
+            fastest_on: what flies may forbid a plan, or to fly it as fast, see `speed_limit.py`;
+                by default it allows all.
         """
         compilation_cache.enable()
+        if fastest_on is not None:
+            settings = [
+                one._replace(time_scaling=SpeedLimit(one.time_scaling, 0.0)) for one in settings
+            ]
+        self._fastest_on = fastest_on
         self.task, self.plants = task, plants
         self.state = batching.stacked(states)
         self._settings = batching.stacked([leaves(one) for one in settings])
@@ -177,6 +187,10 @@ class Adaptation:
             result = batching.program(function, self._devices, **sizes)(shared, (*run, *done))
             # So that the stage that is told is the one at work.
             done = (*done, jax.block_until_ready(result))
+            if name == "plan" and self._fastest_on is not None:
+                state, settings, seen = run
+                settings, *kept = keep_to(self._fastest_on, state, settings, *done)
+                run, done = (state, settings, seen), tuple(kept)
         self.state, progress = done[-1]
         progress = jax.device_get(progress)
         each_s = (time.monotonic() - self._started) / len(rollouts)

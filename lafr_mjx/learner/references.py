@@ -23,7 +23,11 @@ if TYPE_CHECKING:
     from lafr_mjx.tasks import Task
     from lafr_mjx.types import CommandLimits
 
-REFUSALS = ("", "not finite", "leaves the task's room")
+NOT_ALLOWED = 3
+REFUSALS = (
+    "", "not finite", "leaves the task's room",
+    "what flies does not allow it at the present time scale",
+)  # fmt: skip
 """Why a plan is not flown."""
 
 _POINTS = 512

@@ -14,10 +14,12 @@ from lafr_mjx.tasks import load_task
 EFFORT = (40, 32, 6, 8, 12)  # fields of Sizes: seconds instead of many seconds
 
 
-def adapt(tmp_path, iterations=2, faults=(), learner_s=60.0, **options):
+def adapt(tmp_path, iterations=2, faults=(), limits=None, **options):
     text = (data_folder("hil") / "sim.toml").read_text(encoding="utf-8")
+    for key, value in (limits or {}).items():
+        text = re.sub(rf"^{key} = .*", f"{key} = {value}", text, flags=re.MULTILINE)
     file = tmp_path / "drone.toml"
-    file.write_text(re.sub(r"learner_s = .*", f"learner_s = {learner_s}", text), encoding="utf-8")
+    file.write_text(text, encoding="utf-8")
     profile = load_profile(str(file))
     task = load_task("figure8", profile.command.limits)
     fly = Fly(vehicle=str(file), scenario="wind5", seed=100, iterations=iterations, **options)

@@ -10,13 +10,12 @@ import os
 import numpy as np
 from rig import PROFILE, SimFlight
 
-from lafr_mjx.hil.control.legs import fastest_time_scale
+from lafr_mjx.hil.control.legs import bare_leg, fastest_time_scale
 from lafr_mjx.hil.operator.drone_plant import leg_of
 from lafr_mjx.hil.safety.modes import Mode, Word
 from lafr_mjx.hil.simulator.physics import Physics
 from lafr_mjx.learner import loop, methods, pretrain
 from lafr_mjx.learner.improve import Sizes
-from lafr_mjx.learner.speed_limit import SpeedLimit
 from lafr_mjx.metrics import flight_metrics
 from lafr_mjx.plant.plant import Plant
 from lafr_mjx.plant.scenario import load_scenario
@@ -93,14 +92,14 @@ def rollout_of(rows):
     )  # fmt: skip
 
 
-def adapted(plant, fastest=0.0):
+def adapted(plant, fastest_on=None):
     """Figures of each flight."""
     limits, start = PROFILE.command.limits, TASK.start_time_scale
     policy, _ = pretrain.base_policy(TASK.path, limits, start, SEED)
     settings, figures = methods.settings_of("ours"), []
-    settings = settings._replace(time_scaling=SpeedLimit(settings.time_scaling, fastest))
     state = loop.start(TASK, policy, SEED, settings)
-    run = loop.Adaptation(TASK, loop.OneByOne([plant], [SEED]), [state], [settings], sizes=SIZES)
+    run = loop.Adaptation(TASK, loop.OneByOne([plant], [SEED]), [state], [settings], sizes=SIZES,
+                          fastest_on=fastest_on)  # fmt: skip
     for _ in range(ITERATIONS):
         (flown,) = run.step()
         figures.append(flight_metrics(flown.rollout, TASK, limits))
@@ -110,9 +109,11 @@ def adapted(plant, fastest=0.0):
 def test_adaptation_without_a_trip(capsys):
     vehicle, scenario = load_vehicle("lafr192"), load_scenario("wind5").drawn(SEED)
     sim = RecordedFlight(Physics(vehicle, scenario.settings_for(0)[0], (), SEED)).policy()
-    policy, _ = pretrain.base_policy(TASK.path, PROFILE.command.limits, 1.0, SEED)
-    leg = leg_of(0, policy, TASK.path, TASK.start_clock(1.0), 8.0, 0, lap_on=True)
-    flown = adapted(PaperPlant(sim), fastest_time_scale(leg, PROFILE, 1.0))
+
+    def fastest_on(path, slowest):
+        return fastest_time_scale(bare_leg(path, slowest, TASK.ramp_s), PROFILE, slowest)
+
+    flown = adapted(PaperPlant(sim), fastest_on)
     assert not [text for _, text in sim.events if "fault" in text]
     assert sim.drone.crashed == "" and flown[1].rmse_m < flown[0].rmse_m
     sim.logic.flyer.rest()

@@ -1,6 +1,8 @@
 # pyright: reportOptionalMemberAccess=false, reportArgumentType=false, reportOptionalCall=false
 """The flyer: commands of a leg, those of training, within their bounds."""
 
+from itertools import groupby
+
 import numpy as np
 import pytest
 from control_legs import PROFILE, TASK, leg, policy
@@ -114,6 +116,42 @@ def test_the_way_to_a_leg_is_made_before_the_tick_that_takes_it(monkeypatch):
     assert stages == {"transfer", "hold", "track"} and ready.leg.number == 1
     assert np.allclose(ready._hold, TASK.start_position, atol=1e-9)
     assert len(calls) == 3, "two that were prepared, one that was not"
+
+
+def test_from_one_reference_to_the_next_nothing_jumps():
+    """Laps along the first, rest, the way to the second's start, and from rest along it."""
+    coefficients = np.array(TASK.path.coefficients)
+    coefficients[:, :3, 0] += [0.1, -0.15, 0.1]
+    planned = TASK.path._replace(coefficients=coefficients)
+    flyer = Flyer(PROFILE)
+    flyer.begin(100.0, TASK.start_position)
+    flyer.offer(leg(0, seconds=2.0, lap_on=True))
+    asked, stages, velocity = [], [], np.zeros(3)
+    for k in range(1500):
+        position = asked[-1][0] if asked else TASK.start_position
+        state = State(np.asarray(position), velocity, np.eye(3), np.zeros(3))
+        now = 100.0 + 0.02 * k
+        flyer.prepare()
+        flyer.sent(flyer.tick(now, state, now, slow=False, baseline=False).command)
+        reference = flyer.asked().reference
+        velocity = np.asarray(reference.velocity)
+        asked.append((reference.position, velocity))
+        stages.append((flyer.stage, flyer.leg.number if flyer.leg else None))
+        if k == 500:
+            assert flyer.stage == "lap"
+            flyer.offer(leg(1, path=planned, seconds=2.0))
+        if flyer.finished == [0, 1]:
+            break
+    position, velocity = (np.array(column) for column in zip(*asked, strict=True))
+    # By less than 20 m/s² would do in a tick: at rest they are 5 cm/s and less.
+    assert np.abs(np.diff(velocity, axis=0)).max() < 0.02 * 20.0
+    assert np.abs(np.diff(position, axis=0) - 0.02 * velocity[1:]).max() < 0.01
+    assert [stage for stage, _ in groupby(stages)] == [
+        ("hold", None), ("track", 0), ("lap", 0), ("brake", 0), ("hold", None),
+        ("transfer", None), ("hold", None), ("track", 1), ("brake", 1),
+    ]  # fmt: skip
+    begins = stages.index(("track", 1))
+    assert np.allclose(position[begins], planned.coefficients[0, :3] @ (-1.0) ** np.arange(8))
 
 
 def test_baseline_is_the_geometric_controller():

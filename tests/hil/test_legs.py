@@ -1,13 +1,24 @@
 # pyright: reportOptionalMemberAccess=false, reportArgumentType=false, reportOptionalCall=false
 """Legs: their files, and what is checked before one is flown."""
 
+from dataclasses import replace
+
 import numpy as np
 import pytest
 from control_legs import PROFILE, TASK, leg, policy
 
 from lafr_mjx.control.network_mlp import Mlp
 from lafr_mjx.errors import InputError
-from lafr_mjx.hil.control.legs import check_leg, load_leg, save_leg, try_policy
+from lafr_mjx.hil.control.legs import (
+    ERROR_ROOM_M,
+    SPEED_SHARE,
+    check_leg,
+    fastest_time_scale,
+    load_leg,
+    save_leg,
+    try_policy,
+)
+from lafr_mjx.reference.path import Path
 
 
 def test_leg_file_and_back(tmp_path):
@@ -93,3 +104,75 @@ def test_leg_must_fit_into_the_arena():
     low = TASK.path.coefficients.copy()
     low[:, 2, 0] -= 1.2
     assert check_leg(leg(path=TASK.path._replace(coefficients=low)), PROFILE) != ""
+
+
+def moved(axis, by):
+    coefficients = TASK.path.coefficients.copy()
+    coefficients[:, axis, 0] += by
+    return TASK.path._replace(coefficients=coefficients)
+
+
+def wider(share):
+    coefficients = TASK.path.coefficients.copy()
+    coefficients[:, :2] *= share
+    return TASK.path._replace(coefficients=coefficients)
+
+
+@pytest.mark.parametrize(
+    ("path", "limits", "why"),
+    [
+        (TASK.path, {}, "fence"), (wider(1.1), {}, "fence"), (moved(1, -1.0), {}, "fence"),
+        (wider(0.8), {"speed_mps": 9.0}, "m/s"), (wider(0.8), {"tilt_deg": 50.0}, "tilts"),
+    ],
+)  # fmt: skip
+def test_the_fastest_time_scale_is_that_of_the_path_that_is_planned(path, limits, why):
+    profile = replace(PROFILE, limits=replace(PROFILE.limits, **limits))
+    fastest = fastest_time_scale(leg(path=path), profile, 1.0)
+    room = {"margin_m": ERROR_ROOM_M, "speed_share": SPEED_SHARE}
+    assert 0.15 < fastest < 0.5
+    assert check_leg(leg(path=path, time_scale=fastest), profile, **room) == ""
+    assert why in check_leg(leg(path=path, time_scale=0.999 * fastest), profile, **room)
+
+
+def test_a_planned_path_has_a_limit_of_its_own():
+    ours = fastest_time_scale(leg(), PROFILE, 1.0)
+    assert fastest_time_scale(leg(path=wider(1.1)), PROFILE, 1.0) > 1.05 * ours
+    assert fastest_time_scale(leg(path=wider(0.8)), PROFILE, 1.0) < 0.95 * ours
+    assert fastest_time_scale(leg(path=moved(2, 3.2)), PROFILE, 1.0) == np.inf, "at no pace"
+    assert fastest_time_scale(leg(), PROFILE, 0.9 * ours) == np.inf, "not at the present one"
+
+
+def straight(*pieces, periodic=0.0):
+    """From rest to rest near the path's start, with pieces (end of the phase, u → x) in between."""
+    coefficients, breaks = np.zeros((len(pieces), 4, 8)), [0.0]
+    for row, (end, x) in zip(coefficients, pieces, strict=True):
+        row[0, : len(x)] = x
+        row[2, 0] = 1.5
+        breaks.append(end)
+    return Path(coefficients, np.array(breaks), np.array(periodic))
+
+
+REST = (0.0,)
+AWAY = (0.5, 0.75, 0.0, -0.25)  # from 0 to 1 m, from rest to rest
+BACK = (0.5, -0.75, 0.0, 0.25)
+
+
+@pytest.mark.parametrize(
+    ("path", "ramp_s", "told"),
+    [
+        (straight((4.0, AWAY), (8.0, BACK)), 0.0, ""),
+        (straight((4.0, AWAY), (8.0, BACK), periodic=1.0), 0.0, ""),
+        (TASK.path, 0.0, "it begins at"),
+        (straight((4.0, AWAY), periodic=1.0), 1.5, "it jumps by 1 m at phase 0.00 s"),
+        (straight((4.0, AWAY), (8.0, REST)), 0.0, "it jumps by 1 m at phase 4.00 s"),
+        (straight((4.0, AWAY), (8.0, (0.5, -0.5))), 0.0, "its velocity jumps by 0.5 m/s at ph"),
+        (straight((4.0, (0.5, 0.5)), (8.0, BACK)), 0.0, "its velocity jumps by 0.5 m/s at ph"),
+        # 20 m and back within a hundredth of a second.
+        (straight((4.0, REST), (4.01, (20.0, 0.0, -40.0, 0.0, 20.0)), (8.0, REST)), 0.0, "fence"),
+        (straight((4.0, REST), (4.001, (20.0, 0.0, -40.0, 0.0, 20.0)), (8.0, REST)), 0.0, "fence"),
+    ],
+)  # fmt: skip
+def test_a_reference_must_not_jump(path, ramp_s, told):
+    trouble = check_leg(leg(path=path, ramp_s=ramp_s), PROFILE)
+    assert trouble.startswith(told) if told != "fence" else "fence" in trouble
+    assert bool(trouble) == bool(told)

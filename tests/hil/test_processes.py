@@ -141,7 +141,7 @@ def test_a_session_that_ends_while_its_control_process_hangs(tmp_path, monkeypat
 
 def test_a_killed_learner_the_drone_laps_on_hovers_lands(tmp_path, capsys):
     with pytest.raises(RunError, match=r"learner's process has ended with status -9.*landed"):
-        adapt(tmp_path, 5, ["learner-kill@16"], learner_s=6.0)
+        adapt(tmp_path, 5, ["learner-kill@16"], limits={"learner_s": 6.0})
     told = events(tmp_path)
     moments = {
         name: float(re.search(rf"([0-9.]+) s  {what}", told)[1])

@@ -26,8 +26,8 @@ LEAST_SHARE = 0.9
 """Of the peak speed on the simulated plant that must be reached through the wire."""
 
 
-_SAME = ("task", "scenario", "method", "iterations", "seed", "horizon", "noise_prior", "lag_prior",
-         *(kind.option for kind in parts.KINDS))  # fmt: skip
+_SAME = ("task", "scenario", "method", "iterations", "seed", "horizon", "corridor", "noise_prior",
+         "lag_prior", *(kind.option for kind in parts.KINDS))  # fmt: skip
 """What both have in common."""
 
 

@@ -20,10 +20,15 @@ if TYPE_CHECKING:
     from lafr_mjx.adaptation.adaptation_job import AdaptationJob
     from lafr_mjx.control.policy import Policy
     from lafr_mjx.hil.safety.drone_profile import Profile
+    from lafr_mjx.learner.references import ReferencePlanner
     from lafr_mjx.tasks import Task
 
 FlownMethod = Literal["ours", "baseline", "lotf", "anchor-only", "residual-only"]
 """Methods that a drone adapts by."""
+
+_LEARNING = ("method", "ats", "features", "reference", "corridor", "cost", "horizon", "noise_prior",
+             "lag_prior")  # fmt: skip
+"""What fixed flights have not."""
 
 
 @dataclass(frozen=True)
@@ -112,7 +117,7 @@ class Fly(RunSpec):
             raise InputError(f"--fault {learner_faults[0].text}: fixed flights have no learner")
         policy = self._policy(profile)
         job = self._job(profile)
-        self._check_path(task, scale, profile)
+        self._check_path(task, job.settings().reference, scale, profile)
         if self.policy != RunSpec.policy:
             check_apart(parts.located("policy", self.policy), profile)
         require_person(profile)
@@ -152,15 +157,10 @@ class Fly(RunSpec):
         if not 1 <= self.iterations <= 100:
             raise InputError(f"--iterations {self.iterations}: must be from 1 to 100")
         self.check()
-        for name in ("method", "ats", "features", "cost", "horizon", "noise_prior", "lag_prior"):
+        for name in _LEARNING:
             if self._fixed and getattr(self, name) != getattr(RunSpec, name):
                 value = f"--{option_of(name)} {getattr(self, name)}"
                 raise InputError(f"{value}: fixed flights learn nothing")
-        if self.reference != RunSpec.reference:
-            raise InputError(
-                f"--reference {self.reference}: a drone flies the task's own path only (fixed): "
-                f"what its profile allows is checked on that one"
-            )
         if not math.isfinite(scale) or not 0.02 <= scale <= 50.0:
             raise InputError(f"--time-scale {scale}: must be a number from 0.02 to 50")
         if not profile.simulated:
@@ -171,14 +171,13 @@ class Fly(RunSpec):
                     "--fault, --scenario and --plugins are for the software drone only"
                 )
 
-    def _check_path(self, task: Task, scale: float, profile: Profile) -> None:
+    def _check_path(
+        self, task: Task, planner: ReferencePlanner, scale: float, profile: Profile
+    ) -> None:
         """Refuse before anything is started what the control process would refuse in the air."""
-        import numpy as np
+        from lafr_mjx.hil.control.legs import bare_leg, check_leg
 
-        from lafr_mjx.hil.control.legs import Leg, check_leg
-
-        leg = Leg(0, task.path, scale, task.ramp_s, 8.0, None, np.zeros(4), 0, False)
-        trouble = check_leg(leg, profile)
+        trouble = check_leg(bare_leg(planner.start(task.path), scale, task.ramp_s), profile)
         if trouble:
             raise InputError(f"{profile.path}: this task cannot be flown there: {trouble}")
 

@@ -6,6 +6,7 @@ in a thread, checks it, and takes it between two laps.
 
 from __future__ import annotations
 
+import math
 from typing import TYPE_CHECKING, NamedTuple
 
 import numpy as np
@@ -17,7 +18,7 @@ from lafr_mjx.control.policy_file import load_policy, save_policy, stored_networ
 from lafr_mjx.errors import InputError
 from lafr_mjx.hil.control.fallback import Fallback
 from lafr_mjx.reference.flatness import reference_state
-from lafr_mjx.reference.path import DEGREE, Path, lap_s
+from lafr_mjx.reference.path import DEGREE, Path
 
 if TYPE_CHECKING:
     from pathlib import Path as FilePath
@@ -29,6 +30,8 @@ MOST_ERROR_M = 2.0  # a larger error is a crash: no guard may wait for it
 ERROR_ROOM_M = 0.35  # between the planned flight and the fence, when a learner plans
 SPEED_SHARE = 0.9  # of the trip's speed that a learner may plan with
 _MOST_SATURATED = 0.5  # share of commands at a limit on the last flight
+_MOST_JUMP_M, _MOST_JUMP_MPS = 0.01, 0.1  # of a reference, where two of its segments meet
+_POINTS, _LEAST_POINTS = 400, 16  # at which a path is looked at; on each of its segments
 
 
 class Leg(NamedTuple):
@@ -45,6 +48,12 @@ class Leg(NamedTuple):
     lap_on: bool  # go on along the path until the next leg is there
     fallback: Fallback | None = None  # behind the policy
     network: str = "mlp"  # what the network of its policies is called, see `parts`
+
+
+def bare_leg(path: Path, time_scale: float, ramp_s: float) -> Leg:
+    """A leg along a path of any arrays, to be judged by its reference only."""
+    path = Path(*(np.asarray(field, float) for field in path))
+    return Leg(0, path, time_scale, ramp_s, 8.0, None, np.zeros(4), 0, False)
 
 
 def save_leg(folder: FilePath, leg: Leg) -> FilePath:
@@ -167,11 +176,11 @@ def check_leg(leg: Leg, profile: Profile, margin_m: float = 0.0, speed_share: fl
 
     The reference, with its stopping distance, must stay within the fence, and below the trips of
     speed and tilt: a flight that goes as planned must not trip. With a margin, a flight that
-    errs by so much need not trip either.
+    errs by so much need not trip either. Nor may it jump, at its start neither.
     """
-    phases = np.linspace(0.0, float(lap_s(leg.path)), 400)
+    phases = _phases(leg.path)
     with np.errstate(all="ignore"):
-        reference = reference_state(leg.path, phases, np.full(400, 1.0 / leg.time_scale))
+        reference = reference_state(leg.path, phases, np.full(len(phases), 1.0 / leg.time_scale))
     positions, velocities = np.asarray(reference.position), np.asarray(reference.velocity)
     excess = [
         profile.fence.excess(p, v)
@@ -192,22 +201,66 @@ def check_leg(leg: Leg, profile: Profile, margin_m: float = 0.0, speed_share: fl
     low, high = profile.limits.altitude_min_m, profile.limits.altitude_max_m
     if not low <= positions[:, 2].min() <= positions[:, 2].max() <= high:
         return f"it leaves the altitudes from {low:g} to {high:g} m"
+    return _jump(leg)
+
+
+def _phases(path: Path) -> np.ndarray:
+    """Where a path is looked at [s]: everywhere, however short its segments are."""
+    each = max(_LEAST_POINTS, math.ceil(_POINTS / (len(path.breaks) - 1)))
+    shares = np.arange(each) / each
+    starts, widths = np.asarray(path.breaks)[:-1], np.diff(path.breaks)
+    return np.append((starts[:, None] + widths[:, None] * shares).ravel(), path.breaks[-1])
+
+
+def _jump(leg: Leg) -> str:
+    """Where a leg's reference, or its velocity, jumps; empty if nowhere."""
+    path = leg.path
+    powers, ends = np.arange(DEGREE + 1), np.array([1.0, -1.0])
+    # Of each segment: at its end, and at its start.
+    values = np.asarray(path.coefficients)[:, :3] @ (ends[:, None] ** powers).T
+    slopes = np.asarray(path.coefficients)[:, :3, 1:] @ (
+        powers[1:, None] * ends ** powers[:-1, None]
+    )
+    slopes = slopes * (2.0 / np.diff(path.breaks))[:, None, None] / leg.time_scale
+    (end, start), (leaves, enters) = np.moveaxis(values, 2, 0), np.moveaxis(slopes, 2, 0)
+    if float(path.periodic) <= 0.5:  # at rest before and after
+        still = np.zeros((1, 3))
+        end, start = np.vstack([start[:1], end]), np.vstack([start, end[-1:]])
+        leaves, enters = np.vstack([still, leaves]), np.vstack([enters, still])
+    else:
+        end, leaves = np.roll(end, 1, axis=0), np.roll(leaves, 1, axis=0)
+    for what, unit, gap, most in (
+        ("it", "m", start - end, _MOST_JUMP_M),
+        ("its velocity", "m/s", enters - leaves, _MOST_JUMP_MPS),
+    ):
+        gap = np.linalg.norm(gap, axis=1)
+        worst = int(np.argmax(gap))
+        if not gap[worst] <= most:
+            return f"{what} jumps by {gap[worst]:.2g} {unit} at phase {path.breaks[worst]:.2f} s"
+    first = float(np.linalg.norm(enters[0]))
+    if leg.ramp_s == 0.0 and not first <= _MOST_JUMP_MPS:
+        return f"it begins at {first:.1f} m/s; without a ramp it must begin at rest"
     return ""
 
 
 def fastest_time_scale(leg: Leg, profile: Profile, slowest: float) -> float:
     """Smallest time scale at which a leg's path may be flown there with room for errors.
 
-    `slowest` is returned if nothing faster may be flown; whether that one may is not asked.
+    Infinite if it may not even at `slowest`.
     """
 
     def allowed(scale: float) -> bool:
-        return not check_leg(
-            leg._replace(time_scale=scale), profile, margin_m=ERROR_ROOM_M, speed_share=SPEED_SHARE
-        )
+        return not planned_trouble(leg._replace(time_scale=scale), profile)
 
+    if not allowed(slowest):
+        return math.inf
     low, high = 0.02, slowest
     for _ in range(30):
         middle = 0.5 * (low + high)
         low, high = (low, middle) if allowed(middle) else (middle, high)
     return high
+
+
+def planned_trouble(leg: Leg, profile: Profile) -> str:
+    """Why a learner may not plan a leg there: with room for its errors. Empty if it may."""
+    return check_leg(leg, profile, margin_m=ERROR_ROOM_M, speed_share=SPEED_SHARE)

@@ -157,7 +157,12 @@ class Adaptation:
     def _store(self, record: dict[str, Any]) -> None:
         self._folder.append_iteration(record)
         self._session.table.append(record)
-        event = event_in(record)
+        event, refused = event_in(record), record.get("plan_refused")
+        if refused:
+            self._session.note(
+                f"the plan after flight {record['iteration']} is not flown: {refused}; the last "
+                f"reference stays"
+            )
         self._session.note(
             f"flight {record['iteration']}: {record['peak_speed_mps']:.2f} m/s, RMSE "
             f"{record['rmse_m']:.3f} m, time scale {record['time_scale']:.3f}, bound by "

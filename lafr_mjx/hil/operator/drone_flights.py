@@ -87,7 +87,7 @@ def fly_fixed(
                 leg = Leg(number, task.path, scale, task.ramp_s, task.flight_s(scale), policy,
                           np.zeros(4), number, False, None, flights.network)  # fmt: skip
                 rollout = session.fly(leg)
-                folder.save_rollout(number, rollout)
+                folder.save_rollout(number, rollout, leg.path)
                 record = unlearned_record(rollout, task, flights.profile, number, scale)
                 folder.append_iteration(record)
                 session.table.append(record)

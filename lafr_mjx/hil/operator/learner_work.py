@@ -29,6 +29,7 @@ from lafr_mjx.hil.timing.priority import step_back
 if TYPE_CHECKING:
     from lafr_mjx.learner.improve import LearnerState
     from lafr_mjx.learner.loop import Adaptation, Flown
+    from lafr_mjx.reference.path import Path as Reference
     from lafr_mjx.types import Rollout
 
 NICENESS = 15
@@ -118,12 +119,11 @@ def work(setup: LearnerSetup, console: Console, folder: Path) -> None:
     from lafr_mjx.adaptation.first_policy import first_policy, network_of
     from lafr_mjx.adaptation.record import record_of
     from lafr_mjx.control.policy_file import save_policy
-    from lafr_mjx.hil.control.legs import fastest_time_scale
-    from lafr_mjx.hil.operator.drone_plant import leg_of
+    from lafr_mjx.hil.control.legs import bare_leg, fastest_time_scale, planned_trouble
     from lafr_mjx.hil.safety.drone_profile import load_profile
     from lafr_mjx.learner import loop, methods
     from lafr_mjx.learner.loop import Adaptation, OneByOne
-    from lafr_mjx.learner.speed_limit import SpeedLimit
+    from lafr_mjx.learner.references import NOT_ALLOWED
     from lafr_mjx.metrics import flight_metrics
     from lafr_mjx.tasks import load_task
 
@@ -137,28 +137,39 @@ def work(setup: LearnerSetup, console: Console, folder: Path) -> None:
         console.send({"stage": stage})
 
     say("base policy")
-    start = task.start_time_scale
     policy, where = first_policy(spec, task, limits)
     network = network_of(spec.policy)
     console.send({"told": where})
-    leg = leg_of(0, policy, task.path, task.start_clock(start), 8.0, 0, lap_on=False)
-    fastest = fastest_time_scale(leg, profile, start)
-    settings = settings._replace(time_scaling=SpeedLimit(settings.time_scaling, fastest))
     state = loop.start(task, policy, spec.seed, settings, spec.features)
+
+    troubles: list[str] = []  # why references were not allowed since the last flight
+
+    def fastest_on(path: Reference, slowest: float) -> float:
+        leg = bare_leg(path, slowest, task.ramp_s)
+        if trouble := planned_trouble(leg, profile):
+            troubles.append(trouble)
+        return fastest_time_scale(leg, profile, slowest)
+
+    def over(plant: Any) -> Adaptation:
+        return Adaptation(
+            task, OneByOne([plant], [spec.seed]), [state], [settings], sizes=setup.sizes(),
+            fastest_on=fastest_on,
+        )  # fmt: skip
+
     say("compile")
-    warm = Adaptation(task, OneByOne([_OnPaper()], [0]), [state], [settings], sizes=setup.sizes())
+    warm = over(_OnPaper())
     for _ in range(2):  # the second time as all further times, with what came of the first
         warm.step()
     asked = folder / "learner"
     asked.mkdir(exist_ok=True)
-    drone = OneByOne([RemotePlant(console, asked, spec.seed, network)], [spec.seed])
-    run, frozen = Adaptation(task, drone, [state], [settings], sizes=setup.sizes()), ""
-    console.send({"warm": True, "fastest": fastest})
+    run, frozen = over(RemotePlant(console, asked, spec.seed, network)), ""
+    console.send({"warm": True})
     for iteration in range(spec.iterations):
         if frozen:  # one more flight with what is known
             flown = _unlearned(run)
         else:
             before = run.state
+            troubles.clear()
             (flown,) = run.step(say)
             if setup.break_at == iteration:  # on request, to see that it is caught
                 broken = jax.tree.map(lambda x: x * np.nan, run.state.policy)
@@ -168,6 +179,8 @@ def work(setup: LearnerSetup, console: Console, folder: Path) -> None:
                 console.send({"frozen": frozen})
                 run.state = before
         record = record_of(flight_metrics(flown.rollout, task, limits), flown, iteration)
+        if flown.progress.plan_refused == NOT_ALLOWED:
+            record["plan_refused"] += f": {troubles[0]}"
         file = asked / f"learned-{iteration:03d}.npz"
         save_policy(file, batching.row(jax.device_get(run.state.policy), 0), network)
         console.send({"learned": record | {"frozen": frozen}, "policy": str(file)})

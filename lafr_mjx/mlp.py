@@ -39,3 +39,37 @@ def apply(layers: Sequence[Layer], inputs: Array) -> Array:
     for layer in layers[:-1]:
         value = xp.tanh(value @ layer.weight + layer.bias)
     return value @ layers[-1].weight + layers[-1].bias
+
+
+def taped(layers: Sequence[Layer], inputs: Array) -> tuple[Array, list[Array]]:
+    """The output as `apply` gives it, and what went into each layer."""
+    xp, tape = namespace(inputs, layers[0].weight), [inputs]
+    for layer in layers[:-1]:
+        tape.append(xp.tanh(tape[-1] @ layer.weight + layer.bias))
+    return tape[-1] @ layers[-1].weight + layers[-1].bias, tape
+
+
+def pulled_back(
+    transposed: Sequence[Array], tape: Sequence[Array], slope: Array
+) -> tuple[Array, list[Array]]:
+    """For a slope at the output: the slope at the inputs, and at the output of each layer.
+
+    Args:
+        transposed: weights of the layers, [outputs, inputs] each.
+        tape: from `taped`.
+        slope: [..., outputs].
+    """
+    slopes = []
+    for weight, value in zip(reversed(transposed), reversed(tape), strict=True):
+        slopes.append(slope)
+        slope = slope @ weight
+        if value is not tape[0]:
+            slope = slope * (1.0 - value**2)
+    return slope, slopes[::-1]
+
+
+def gradient(tape: Sequence[Array], slopes: Sequence[Array]) -> tuple[Layer, ...]:
+    """Slope in the layers, summed over all leading axes, from the two above."""
+    rows = [(x.reshape((-1, x.shape[-1])), y.reshape((-1, y.shape[-1])))
+            for x, y in zip(tape, slopes, strict=True)]  # fmt: skip
+    return tuple(Layer(x.T @ y, y.sum(axis=0)) for x, y in rows)

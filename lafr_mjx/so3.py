@@ -59,6 +59,22 @@ def exp_quaternion(vector: Array) -> Array:
     return xp.concatenate([real, scale * vector], axis=-1)
 
 
+def right_jacobian(vector: Array) -> Array:
+    """J [..., 3, 3] of the exponential map: exp(a + δ) = exp(a) exp(J δ), to first order in δ."""
+    xp = namespace(vector)
+    squared = xp.sum(vector * vector, axis=-1)[..., None, None]
+    small = squared < 0.01
+    safe = xp.where(small, xp.ones_like(squared), squared)
+    angle = xp.sqrt(safe)
+    first = xp.where(small, 0.5 - squared / 24.0 + squared**2 / 720.0, (1.0 - xp.cos(angle)) / safe)
+    second = xp.where(
+        small, 1.0 / 6.0 - squared / 120.0 + squared**2 / 5040.0,
+        (1.0 - xp.sin(angle) / angle) / safe,
+    )  # fmt: skip
+    cross = hat(vector)
+    return xp.eye(3) - first * cross + second * product(cross, cross)
+
+
 def log(rotation: Array) -> Array:
     """Rotation vector of a rotation matrix, with an angle in [0, π]."""
     if isinstance(rotation, np.ndarray) and rotation.ndim == 2:
@@ -197,5 +213,13 @@ def straightened(matrix: Array) -> Array:
     Rounding errors of a long product of rotations then do not add up.
     """
     xp = namespace(matrix)
-    square = xp.swapaxes(matrix, -1, -2) @ matrix
-    return 1.5 * matrix - 0.5 * (matrix @ square)
+    square = product(xp.swapaxes(matrix, -1, -2), matrix)
+    return 1.5 * matrix - 0.5 * product(matrix, square)
+
+
+def product(left: Array, right: Array) -> Array:
+    """Matrix product of [..., 3, 3]; XLA would call a library for each pair of a batch."""
+    xp = namespace(left, right)
+    if xp is np:
+        return left @ right
+    return xp.sum(left[..., :, :, None] * right[..., None, :, :], axis=-2)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from functools import partial
 from typing import TYPE_CHECKING, Any, NamedTuple
 
 import jax
@@ -34,6 +35,11 @@ class Stress(NamedTuple):
     rate_gain: Any  # [...]
     extra_delay: Any  # [...] control intervals, 0 to 1
     noise: SensorNoise  # [...]
+
+    @property
+    def gains(self) -> jax.Array:
+        """On a command, [..., 4]."""
+        return jnp.stack([self.thrust_gain, *3 * [self.rate_gain]], axis=-1)
 
     @staticmethod
     def none(shape: tuple[int, ...] = ()) -> Stress:
@@ -98,41 +104,55 @@ def tick(
         noise: [..., 9] standard normal draws for the sensors.
     """
     state = flying.state
-    sigma = jax.tree.map(lambda leaf: leaf[..., None], stress.noise)
-    sensed_position = state.position + sigma.position * noise[..., :3]
-    sensed_velocity = state.velocity + sigma.velocity * noise[..., 3:6]
-    tilt = sigma.attitude * noise[..., 6:]
-    sensed_rotation = state.rotation + state.rotation @ so3.hat(tilt)
-    sensed = ModelState(sensed_position, sensed_velocity, sensed_rotation)
-    memory, command = _decide(policy, flying, sensed, references)
+    memory, command = jax.vmap(partial(decide, policy))(
+        flying.memory, sense(state, stress, noise), references
+    )
     commands = jnp.concatenate([command[..., None, :], flying.commands[..., :-1, :]], axis=-2)
+    effective, window = acting(residual_parameters, switches, commands, stress)
+    missing = residual.evaluate(residual_parameters, switches, state, effective, window)
+    return Flying(move(state, effective, missing, stress), commands, memory), command
+
+
+def sense(state: ModelState, stress: Stress, noise: jax.Array) -> ModelState:
+    """The state [...] as it is sensed, by normal draws [..., 9]."""
+    sigma = jax.tree.map(lambda leaf: leaf[..., None], stress.noise)
+    tilt = sigma.attitude * noise[..., 6:]
+    return ModelState(
+        state.position + sigma.position * noise[..., :3],
+        state.velocity + sigma.velocity * noise[..., 3:6],
+        state.rotation + so3.product(state.rotation, so3.hat(tilt)),
+    )
+
+
+def decide(
+    policy: Learnable, memory: Any, sensed: ModelState, references: Reference
+) -> tuple[Any, Any]:
+    """New memory and command [4] of one vehicle."""
+    still = jnp.zeros(3)  # the model knows no body rates of its own
+    now = Sensed(State(*sensed, still), jnp.float32(0.0), jnp.float32(0.0))
+    return policy(memory, now, references)
+
+
+def acting(
+    residual_parameters: Residual, switches: Switches, commands: jax.Array, stress: Stress
+) -> tuple[jax.Array, jax.Array]:
+    """The command that acts now [..., 4], and the last ones [..., COMMANDS, 4] as they come."""
     late = stress.extra_delay[..., None, None]
     window = (1.0 - late) * commands[..., :COMMANDS, :] + late * commands[..., 1:, :]
     weights = residual.lag_weights(residual_parameters, switches)
-    effective = residual.effective_command(weights, window)
-    gains = jnp.stack(
-        [stress.thrust_gain, stress.rate_gain, stress.rate_gain, stress.rate_gain], axis=-1
+    return residual.effective_command(weights, window), window
+
+
+def move(
+    state: ModelState, effective: jax.Array, missing: tuple[Any, Any], stress: Stress
+) -> ModelState:
+    """The state after a control interval; `missing` is what the residual adds."""
+    acceleration, rates = missing
+    return hybrid.held_step(
+        state, effective * stress.gains, (acceleration + stress.bias, rates), CONTROL_DT
     )
-    acceleration, rates = residual.evaluate(residual_parameters, switches, state, effective, window)
-    new = hybrid.held_step(
-        state, effective * gains, (acceleration + stress.bias, rates), CONTROL_DT
-    )
-    return Flying(new, commands, memory), command
 
 
 def midflight(policy: Learnable, state: ModelState, commands: jax.Array) -> Flying:
     """Vehicles [N] in the midst of flight, after commands [N, COMMANDS + 1, 4]."""
     return Flying(state, commands, jax.vmap(policy.resume)(commands))
-
-
-def _decide(
-    policy: Learnable, flying: Flying, sensed: ModelState, references: Reference
-) -> tuple[Any, Any]:
-    """New memory and command [N, 4] of N vehicles."""
-
-    def one(memory: Any, state: ModelState, references: Reference) -> tuple[Any, Any]:
-        still = jnp.zeros(3)  # the model knows no body rates of its own
-        now = Sensed(State(*state, still), jnp.float32(0.0), jnp.float32(0.0))
-        return policy(memory, now, references)
-
-    return jax.vmap(one)(flying.memory, sensed, references)

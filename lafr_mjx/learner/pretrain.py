@@ -24,7 +24,7 @@ from lafr_mjx.control import policy as control_policy
 from lafr_mjx.control.policy import Policy, create_policy
 from lafr_mjx.control.policy_file import load_policy, save_policy
 from lafr_mjx.errors import InputError
-from lafr_mjx.learner import cost_tracking, model_rollout, rash_bptt
+from lafr_mjx.learner import backward, cost_tracking, model_rollout, rash_bptt
 from lafr_mjx.learner.cost_tracking import BASE_COST
 from lafr_mjx.learner.model_rollout import SensorNoise, StressScale
 from lafr_mjx.learner.rash_bptt import TrainSettings
@@ -37,7 +37,7 @@ if TYPE_CHECKING:
     from lafr_mjx.types import CommandLimits
 
 _PROGRAM = (
-    sys.modules[__name__], rash_bptt, model_rollout, cost_tracking, hybrid, residual,
+    sys.modules[__name__], rash_bptt, backward, model_rollout, cost_tracking, hybrid, residual,
     control_policy, observation, mlp, flatness, clock,
 )  # fmt: skip
 """What turns settings into a policy: a change of one of them makes all cached policies void."""

@@ -17,6 +17,7 @@ import optax
 
 from lafr_mjx import so3
 from lafr_mjx.learner import model_rollout
+from lafr_mjx.learner.backward import Flights, cost_and_slope
 from lafr_mjx.learner.cost_tracking import Tracking
 from lafr_mjx.learner.model_rollout import Stress, StressScale
 from lafr_mjx.model.residual import COMMANDS
@@ -55,13 +56,6 @@ class Anchors(NamedTuple):
     # what an ideal vehicle on the reference would have been given
     phase: jax.Array  # [N] s
     usable: jax.Array  # [N] bool
-
-
-class Start(NamedTuple):
-    """Where flights begin, and the commands that were given just before, newest first."""
-
-    state: ModelState  # [members, flights, ...]
-    commands: jax.Array  # [members, flights, COMMANDS + 1, 4]
 
 
 class TrainSettings(NamedTuple):
@@ -116,20 +110,15 @@ def train(
         optax.clip_by_global_norm(1.0), optax.adam(optax.cosine_decay_schedule(1.0, steps, 0.05))
     )
 
-    def step(carry: tuple, key: jax.Array) -> tuple[tuple, jax.Array]:
+    moments = jnp.arange(horizon)[:, None] * CONTROL_DT + jnp.asarray(policy.preview_s())[None]
+
+    def step(carry: tuple, draws: _Draws) -> tuple[tuple, jax.Array]:
         trained, state = carry
-        moments = jnp.arange(horizon)[:, None] * CONTROL_DT + jnp.asarray(policy.preview_s())[None]
-        start, references, stress, noise = _flights(
-            path, anchors, settings, key, members, batch // members, moments
-        )
-
-        def objective(trained: Any) -> jax.Array:
-            candidate = policy.with_trained(trained)
-            return _mean_cost(
-                candidate, ensemble, switches, settings, start, references, stress, noise
-            )
-
-        value, gradient = jax.value_and_grad(objective)(trained)
+        flights = _flights(path, anchors, settings, draws, members, moments)
+        value, gradient = cost_and_slope(
+            policy.with_trained(trained), ensemble, switches, settings.cost, settings.discount,
+            flights,
+        )  # fmt: skip
         updates, new_state = optimiser.update(gradient, state)
         updates = jax.tree.map(lambda u: settings.learning_rate * u, updates)
         new = optax.apply_updates(trained, updates)
@@ -140,65 +129,66 @@ def train(
         return carry, keep(value, jnp.nan)
 
     carry = (policy.trained(), optimiser.init(policy.trained()))
-    (trained, _), values = jax.lax.scan(step, carry, jax.random.split(key, steps))
+    # All random numbers at once: JAX's generator runs loops, which cost more than the numbers.
+    drawn = jax.vmap(partial(_drawn, anchors, settings, members * (batch // members), horizon))(
+        jax.random.split(key, steps)
+    )
+    (trained, _), values = jax.lax.scan(step, carry, drawn)
     return policy.with_trained(trained), values
 
 
-def _mean_cost(
-    policy: Learnable,
-    ensemble: Residual,
-    switches: Switches,
-    settings: TrainSettings,
-    start: Start,
-    references: Reference,
-    stress: Stress,
-    noise: jax.Array,
-) -> jax.Array:
-    """-J(φ): discounted cost, mean over the flights. Leading axes: members, flights."""
+class _Draws(NamedTuple):
+    """The chance in the flights of one step, N of them."""
 
-    def fly(member: Residual, start: Start, references: Any, stress: Any, noise: Any) -> jax.Array:
-        def tick(carry: tuple, now: tuple) -> tuple[tuple, jax.Array]:
-            flying, gamma = carry
-            wanted, draws = now
-            previous = flying.commands[..., 0, :]
-            moved, command = model_rollout.tick(
-                member, switches, policy, flying, wanted, stress, draws
-            )
-            present = jax.tree.map(lambda leaf: leaf[:, 0], wanted)
-            cost = settings.cost(flying.state, present, command, previous)
-            return (moved, gamma * settings.discount), gamma * cost
+    spread: jax.Array  # [N] where between the fastest and the slowest
+    share: jax.Array  # [N] of the ramp
+    anchor: jax.Array  # [N] recorded moment
+    anchored: jax.Array  # [N] whether it is taken
+    lap: jax.Array  # [N] share of the lap, elsewhere
+    position: jax.Array  # [N, 3] standard normal
+    velocity: jax.Array  # [N, 3]
+    tilt: jax.Array  # [N, 3]
+    stress: Stress  # [N] vehicles
+    noise: jax.Array  # [H, N, 9] standard normal
 
-        first = model_rollout.midflight(policy, *start)
-        _, costs = jax.lax.scan(tick, (first, jnp.float32(1.0)), (references, noise))
-        return jnp.mean(costs)
 
-    return jnp.mean(jax.vmap(fly)(ensemble, start, references, stress, noise))
+def _drawn(
+    anchors: Anchors, settings: TrainSettings, count: int, horizon: int, key: jax.Array
+) -> _Draws:
+    keys = jax.random.split(key, 10)
+    weight = anchors.usable / jnp.maximum(jnp.sum(anchors.usable), 1.0)
+    usable = anchors.usable.shape[0]
+    return _Draws(
+        spread=jax.random.uniform(keys[0], (count,)),
+        share=jax.random.uniform(keys[9], (count,)),
+        anchor=jax.random.choice(keys[1], usable, (count,), p=weight + 1e-12),
+        anchored=jax.random.uniform(keys[2], (count,)) < settings.anchored_share,
+        lap=jax.random.uniform(keys[3], (count,)),
+        position=jax.random.normal(keys[4], (count, 3)),
+        velocity=jax.random.normal(keys[5], (count, 3)),
+        tilt=jax.random.normal(keys[6], (count, 3)),
+        stress=model_rollout.draw_stress(keys[7], settings.stress, count),
+        noise=jax.random.normal(keys[8], (horizon, count, 9)),
+    )
 
 
 def _flights(
     path: Path,
     anchors: Anchors,
     settings: TrainSettings,
-    key: jax.Array,
+    draws: _Draws,
     members: int,
-    each: int,
     moments: jax.Array,
-) -> tuple[Start, Reference, Stress, jax.Array]:
-    """Starts, references at moments [H, P], vehicles and noise of members x each flights."""
-    count, horizon = members * each, moments.shape[0]
-    keys = jax.random.split(key, 10)
-    spread = jax.random.uniform(keys[0], (count,))
-    scale = settings.fastest + spread * (settings.slowest - settings.fastest)
-    lap = lap_s(path)
+) -> Flights:
+    """Flights of all members side by side, with references at moments [H, P]."""
+    count, horizon = draws.lap.shape[0], moments.shape[0]
+    scale = settings.fastest + draws.spread * (settings.slowest - settings.fastest)
 
     # Where: at a recorded moment, at the reference at a random phase, or on the ramp.
-    share = jax.random.uniform(keys[9], (count,)) / jnp.maximum(settings.ramping_share, 1e-6)
+    share, index = draws.share / jnp.maximum(settings.ramping_share, 1e-6), draws.anchor
     ramping = (share < 1.0) & (settings.ramp_s > 0.0)
-    weight = anchors.usable / jnp.maximum(jnp.sum(anchors.usable), 1.0)
-    index = jax.random.choice(keys[1], anchors.usable.shape[0], (count,), p=weight + 1e-12)
-    anchored = jax.random.uniform(keys[2], (count,)) < settings.anchored_share
-    anchored = anchored & jnp.any(anchors.usable) & ~ramping
-    phase = jnp.where(anchored, anchors.phase[index], lap * jax.random.uniform(keys[3], (count,)))
+    anchored = draws.anchored & jnp.any(anchors.usable) & ~ramping
+    phase = jnp.where(anchored, anchors.phase[index], lap_s(path) * draws.lap)
     clock = clocks.start(scale[:, None], settings.ramp_s)
     # Beyond the ramp, and so far that the commands before are, too.
     moment = jnp.where(ramping, share * settings.ramp_s, settings.ramp_s + _STEADY_S)[:, None]
@@ -216,29 +206,28 @@ def _flights(
         none,
     )
     commands = past + jnp.where(anchored[:, None, None], anchors.commands[index], 0.0)
-    turn = so3.exp(settings.tilt_spread * jax.random.normal(keys[6], (count, 3)))
+    turn = so3.exp(settings.tilt_spread * draws.tilt)
     state = ModelState(
         at_reference.position + offset.position
-        + settings.position_spread * jax.random.normal(keys[4], (count, 3)),
+        + settings.position_spread * draws.position,
         at_reference.velocity + offset.velocity
-        + settings.velocity_spread * jax.random.normal(keys[5], (count, 3)),
-        at_reference.rotation @ offset.rotation @ turn,
+        + settings.velocity_spread * draws.velocity,
+        so3.product(so3.product(at_reference.rotation, offset.rotation), turn),
     )  # fmt: skip
     references = asked(moments[:, None, :])  # [H, count, P, ...]
-    stress = model_rollout.draw_stress(keys[7], settings.stress, count)
-    noise = jax.random.normal(keys[8], (horizon, count, 9))
 
     def by_member(leaf: jax.Array) -> jax.Array:
-        return leaf.reshape((members, each, *leaf.shape[1:]))
+        return leaf.reshape((members, count // members, *leaf.shape[1:]))
 
     def by_member_in_time(leaf: jax.Array) -> jax.Array:
-        return jnp.moveaxis(leaf.reshape((horizon, members, each, *leaf.shape[2:])), 1, 0)
+        return leaf.reshape((horizon, members, count // members, *leaf.shape[2:]))
 
-    return (
-        jax.tree.map(by_member, Start(state, commands)),
-        jax.tree.map(by_member_in_time, references),
-        jax.tree.map(by_member, stress),
-        by_member_in_time(noise),
+    return Flights(
+        state=jax.tree.map(by_member, state),
+        commands=by_member(commands),
+        references=jax.tree.map(by_member_in_time, references),
+        stress=jax.tree.map(by_member, draws.stress),
+        noise=by_member_in_time(draws.noise),
     )
 
 

@@ -8,7 +8,7 @@ rotation by the exponential map of θ, with θ̇ = dexp⁻¹(θ) ω, so R stays 
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, NamedTuple
 
 import jax.numpy as jnp
 
@@ -89,8 +89,8 @@ def held_step(
     acceleration, extra_rates = residual
     thrust = command[..., :1]
     turn = dt * (command[..., 1:] + extra_rates)
-    middle = state.rotation @ so3.exp(0.5 * turn)
-    end = so3.straightened(state.rotation @ so3.exp(turn))
+    middle = so3.product(state.rotation, so3.exp(0.5 * turn))
+    end = so3.straightened(so3.product(state.rotation, so3.exp(turn)))
     constant = acceleration - jnp.array(_DOWN)
     a0 = thrust * state.rotation[..., 2] + constant
     a1 = thrust * middle[..., 2] + constant
@@ -100,6 +100,74 @@ def held_step(
         state.velocity + dt / 6.0 * (a0 + 4.0 * a1 + a2),
         end,
     )
+
+
+class HeldSlope(NamedTuple):
+    """The derivative of `held_step`, ready for slopes at its end; [...] steps.
+
+    All that does not depend on a slope is worked out for many steps at once; what remains for
+    each is a few products. It is used that the end is a rotation, which a step cannot stretch.
+    """
+
+    thrust: Any  # [..., 1]
+    rotation: Any  # [..., 3, 3] at the start
+    middle: Any  # [..., 3, 3]
+    end: Any  # [..., 3, 3]
+    whole: Any  # [..., 3, 3] turn from start to end
+    half_axis: Any  # [..., 3] z axis after half of the turn
+    into_half: Any  # [..., 3, 3] derivative of half of the turn
+    into_whole: Any  # [..., 3, 3]
+
+    @staticmethod
+    def of(state: ModelState, command: jax.Array, extra_rates: Any, dt: float) -> HeldSlope:
+        """Of `held_step`; where the residual's acceleration is constant, it does not matter."""
+        turn = dt * (command[..., 1:] + extra_rates)
+        half, whole = so3.exp(0.5 * turn), so3.exp(turn)
+        return HeldSlope(
+            thrust=command[..., :1],
+            rotation=state.rotation,
+            middle=so3.product(state.rotation, half),
+            end=so3.product(state.rotation, whole),
+            whole=whole,
+            half_axis=half[..., 2],
+            into_half=0.5 * so3.right_jacobian(0.5 * turn),
+            into_whole=so3.right_jacobian(turn),
+        )
+
+    def pulled_back(self, end: ModelState, dt: float) -> tuple[ModelState, Any, Any]:
+        """Of slopes in the end those in the start, the command, and the residual's acceleration.
+
+        That in the residual's rates is that in the commanded ones.
+        """
+        # Slopes in the accelerations at start, middle and end.
+        a0 = dt / 6.0 * (dt * end.position + end.velocity)
+        a1 = dt / 3.0 * (dt * end.position + 2.0 * end.velocity)
+        a2 = dt / 6.0 * end.velocity
+        thrust = jnp.sum(
+            a0 * self.rotation[..., 2] + a1 * self.middle[..., 2] + a2 * self.end[..., 2], axis=-1
+        )
+        rotation = jnp.concatenate(
+            [end.rotation[..., :2], (end.rotation[..., 2] + self.thrust * a2)[..., None]], axis=-1
+        )
+        turned = 2.0 * so3.vee(so3.product(jnp.swapaxes(self.end, -1, -2), rotation))
+        push = self.thrust * a1
+        tilt = _times(jnp.swapaxes(self.middle, -1, -2), push)
+        half = jnp.stack([-tilt[..., 1], tilt[..., 0], jnp.zeros_like(tilt[..., 0])], axis=-1)
+        turn = _times(jnp.swapaxes(self.into_whole, -1, -2), turned)
+        turn = turn + _times(jnp.swapaxes(self.into_half, -1, -2), half)
+        before = 0.5 * so3.product(self.rotation, so3.hat(_times(self.whole, turned)))
+        before = before + push[..., None] * self.half_axis[..., None, :]
+        before = before.at[..., 2].add(self.thrust * a0)
+        return (
+            ModelState(end.position, end.velocity + dt * end.position, before),
+            jnp.concatenate([thrust[..., None], dt * turn], axis=-1),
+            dt * end.velocity + 0.5 * dt * dt * end.position,
+        )
+
+
+def _times(matrix: Any, vector: Any) -> jax.Array:
+    """[..., 3, 3] times [..., 3]."""
+    return jnp.sum(matrix * vector[..., None, :], axis=-1)
 
 
 def _cross(a: jax.Array, b: jax.Array) -> jax.Array:

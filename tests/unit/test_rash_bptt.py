@@ -3,16 +3,19 @@
 from __future__ import annotations
 
 from functools import partial
+from typing import Any, NamedTuple
 
 import jax
 import jax.numpy as jnp
 import numpy as np
 import pytest
 
-from lafr_mjx import so3
+from lafr_mjx import mlp, so3
 from lafr_mjx.control.network_mlp import Mlp
+from lafr_mjx.control.observation import SIZE
 from lafr_mjx.control.policy import create_policy
-from lafr_mjx.learner import rash_bptt
+from lafr_mjx.learner import model_rollout, rash_bptt
+from lafr_mjx.learner.backward import cost_and_slope
 from lafr_mjx.learner.rash_bptt import Anchors, TrainSettings
 from lafr_mjx.model import residual
 from lafr_mjx.model.residual import COMMANDS, Switches
@@ -69,11 +72,12 @@ def make_settings(**changes):
 
 @pytest.fixture(scope="module")
 def flights():
-    function = jax.jit(
-        partial(rash_bptt._flights, members=MEMBERS, each=16, moments=MOMENTS),
-        compiler_options=QUICK,
-    )
-    return lambda anchors, **changes: function(PATH, anchors, make_settings(**changes), KEY)
+    @partial(jax.jit, compiler_options=QUICK)
+    def function(anchors, settings):
+        draws = rash_bptt._drawn(anchors, settings, MEMBERS * 16, HORIZON, KEY)
+        return rash_bptt._flights(PATH, anchors, settings, draws, MEMBERS, MOMENTS)
+
+    return lambda anchors, **changes: function(anchors, make_settings(**changes))
 
 
 @pytest.fixture(scope="module")
@@ -89,8 +93,8 @@ def train():
 def test_anchored_flights_start_as_far_from_the_reference_as_the_drone_was(flights):
     """At the time scale that is drawn, whatever the one that was recorded."""
     anchors = make_anchors(unusable=(1, 4))
-    start, references, _, _ = flights(anchors, anchored_share=1.0, fastest=0.5, slowest=2.0)
-    asked = jax.tree.map(lambda leaf: np.asarray(leaf)[:, 0, :, 0], references)
+    start = flights(anchors, anchored_share=1.0, fastest=0.5, slowest=2.0)
+    asked = jax.tree.map(lambda leaf: np.asarray(leaf)[0, :, :, 0], start.references)
     offset = np.asarray(start.state.position) - asked.position
     index = np.round(offset[..., 0] - 100.0).astype(int)
     assert set(index.ravel()) <= {0, 2, 3, 5}
@@ -104,7 +108,7 @@ def test_anchored_flights_start_as_far_from_the_reference_as_the_drone_was(fligh
     expected = reference_state(PATH, anchors.phase[index]).position
     np.testing.assert_allclose(asked.position, expected, atol=1e-4)
     # On the circle an ideal vehicle's thrust does not change: commands differ by the offset alone.
-    ideal = np.asarray(references.thrust)[:, 0, :, 0][..., None]
+    ideal = np.asarray(start.references.thrust)[0, :, :, 0][..., None]
     thrust = np.asarray(start.commands)[..., 0] - ideal
     np.testing.assert_allclose(thrust, np.asarray(anchors.commands)[index][..., 0], atol=1e-3)
 
@@ -112,25 +116,25 @@ def test_anchored_flights_start_as_far_from_the_reference_as_the_drone_was(fligh
 @pytest.mark.parametrize("nothing_usable", [False, True])
 def test_other_flights_start_at_the_reference(flights, nothing_usable):
     anchors = make_anchors(unusable=range(6) if nothing_usable else ())
-    start, references, _, _ = flights(anchors, anchored_share=1.0 if nothing_usable else 0.0)
+    start = flights(anchors, anchored_share=1.0 if nothing_usable else 0.0)
     for mine, asked in (
-        (start.state.position, references.position),
-        (start.state.velocity, references.velocity),
-        (start.state.rotation, references.rotation),
+        (start.state.position, start.references.position),
+        (start.state.velocity, start.references.velocity),
+        (start.state.rotation, start.references.rotation),
     ):
-        np.testing.assert_allclose(mine, asked[:, 0, :, 0], atol=1e-4)
+        np.testing.assert_allclose(mine, asked[0, :, :, 0], atol=1e-4)
     assert np.isfinite(start.commands).all()
 
 
 def test_half_of_the_flights_are_anchored(flights):
-    start, _, _, _ = flights(make_anchors(), anchored_share=0.5)
+    start = flights(make_anchors(), anchored_share=0.5)
     share = np.mean(np.asarray(start.state.position)[..., 0] > 50.0)
     assert 0.2 < share < 0.8
 
 
 def test_time_scales_are_drawn_between_the_two(flights):
-    _, references, _, _ = flights(make_anchors(), anchored_share=0.0, fastest=0.5, slowest=2.0)
-    speed = np.linalg.norm(np.asarray(references.velocity)[:, 0, :, 0], axis=-1)
+    references = flights(make_anchors(), anchored_share=0.0, fastest=0.5, slowest=2.0).references
+    speed = np.linalg.norm(np.asarray(references.velocity)[0, :, :, 0], axis=-1)
     natural = 1.5 * 2.0 * np.pi / 6.0
     assert natural / 2.0 * 0.98 < speed.min() < speed.max() < natural / 0.5 * 1.02
     assert speed.max() > 1.5 * speed.min()
@@ -179,29 +183,90 @@ def test_anchors_that_are_not_usable_do_not_matter(train):
     jax.tree.map(np.testing.assert_array_equal, one, other)
 
 
-def test_gradient_against_differences(flights):
-    """In double precision; the flights are drawn in single precision before."""
+class TwoWays(NamedTuple):
+    """A network of the user's, of which nothing is known."""
+
+    straight: Any
+    around: Any
+
+    def __call__(self, inputs):
+        return inputs @ self.straight + jnp.tanh(inputs) @ self.around
+
+
+def network_of(name):
+    rng = np.random.default_rng(1)
+    if name == "mlp":
+        return floats(Mlp(mlp.create(rng, (SIZE, 16, 16, 4), last_scale=1.0)))
+    return floats(TwoWays(*(0.05 * rng.standard_normal((2, SIZE, 4)))))
+
+
+@pytest.fixture(scope="module", params=["mlp", "own"])
+def slopes(flights, request):
+    """In double precision, the network and what gives cost and slope for it, by hand and by JAX.
+
+    The flights are drawn in single precision before.
+    """
     drawn = flights(make_anchors(), anchored_share=0.0, position_spread=0.1)
-    settings = make_settings()
+    settings = make_settings(discount=0.97)
     with jax.enable_x64():
 
         def double(tree):
             return jax.tree.map(lambda leaf: jnp.asarray(np.asarray(leaf), jnp.float64), tree)
 
-        policy = double(POLICY)
-        given = (*double((ENSEMBLE, SWITCHES)), settings, *double(drawn))
+        policy, given = double(POLICY), double((ENSEMBLE, SWITCHES))
+        flown = double(drawn)
 
-        def cost(delta):
-            layers = list(policy.network.layers)
-            layers[1] = layers[1]._replace(weight=layers[1].weight.at[3, 5].add(delta[0]))
-            layers[2] = layers[2]._replace(bias=layers[2].bias.at[1].add(delta[1]))
-            candidate = policy._replace(network=Mlp(tuple(layers)))
-            return rash_bptt._mean_cost(candidate, *given)
+        def by_hand(network):
+            return cost_and_slope(
+                policy.with_trained(network), *given, settings.cost, settings.discount, flown
+            )
 
-        both = jax.jit(jax.value_and_grad(cost), compiler_options=QUICK)
-        found = np.asarray(both(jnp.zeros(2))[1])
-        step = 1e-4
-        moves = step * np.eye(2)
-        slopes = np.array([float(both(m)[0] - both(-m)[0]) for m in moves]) / (2.0 * step)
-    assert np.abs(found).min() > 0.0
-    np.testing.assert_allclose(found, slopes, rtol=1e-3)
+        def cost(network):
+            """The same flights, plainly."""
+            acting = policy.with_trained(network)
+
+            def fly(member, state, commands, references, stress, noise):
+                def tick(flying, now):
+                    wanted, draws = now
+                    moved, command = model_rollout.tick(
+                        member, given[1], acting, flying, wanted, stress, draws
+                    )
+                    present = jax.tree.map(lambda leaf: leaf[:, 0], wanted)
+                    previous = flying.commands[:, 0]
+                    return moved, settings.cost(flying.state, present, command, previous)
+
+                first = model_rollout.midflight(acting, state, commands)
+                return jax.lax.scan(tick, first, (references, noise))[1]
+
+            costs = jax.vmap(fly, in_axes=(0, 0, 0, 1, 0, 1))(given[0], *flown)
+            return jnp.mean(settings.discount ** jnp.arange(HORIZON)[:, None] * costs)
+
+        by_jax = jax.value_and_grad(cost)
+        both = [jax.jit(function, compiler_options=QUICK) for function in (by_hand, by_jax)]
+        yield double(network_of(request.param)), *both
+
+
+def test_slope_is_that_of_jax(slopes):
+    network, by_hand, by_jax = slopes
+    with jax.enable_x64():
+        found, wanted = by_hand(network), by_jax(network)
+    assert min(np.abs(leaf).max() for leaf in jax.tree.leaves(wanted[1])) > 1e-3
+    # Costs weigh a few numbers in single precision.
+    jax.tree.map(partial(np.testing.assert_allclose, rtol=1e-5, atol=1e-7), found, wanted)
+
+
+def test_slope_against_differences(slopes):
+    network, by_hand, _ = slopes
+    with jax.enable_x64():
+        _, slope = by_hand(network)
+        rng = np.random.default_rng(2)
+        way = jax.tree.map(lambda leaf: rng.standard_normal(leaf.shape), network)
+        step = 1e-6
+
+        def cost(share):
+            return by_hand(jax.tree.map(lambda x, d: x + share * d, network, way))[0]
+
+        difference = float(cost(step) - cost(-step)) / (2.0 * step)
+        along = sum(jax.tree.leaves(jax.tree.map(lambda x, d: float(jnp.sum(x * d)), slope, way)))
+    assert abs(along) > 1e-2
+    assert along == pytest.approx(difference, rel=1e-4)

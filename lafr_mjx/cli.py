@@ -17,6 +17,7 @@ from lafr_mjx import interruption
 from lafr_mjx.commands.ablate import Ablate
 from lafr_mjx.commands.adapt import Adapt
 from lafr_mjx.commands.bench_ablate import BenchAblate
+from lafr_mjx.commands.bench_adapt import BenchAdapt
 from lafr_mjx.commands.bench_fit import BenchFit
 from lafr_mjx.commands.bench_plant import BenchPlant
 from lafr_mjx.commands.bounds import Bounds
@@ -50,7 +51,7 @@ _COMMANDS = {
     "fly": Fly,
     "fit": Fit, "list": List, "report": Report, "reproduce": Reproduce, "view": View,
 }  # fmt: skip
-_BENCHMARKS = {"plant": BenchPlant, "ablate": BenchAblate, "fit": BenchFit}
+_BENCHMARKS = {"adapt": BenchAdapt, "plant": BenchPlant, "ablate": BenchAblate, "fit": BenchFit}
 
 
 def _app(brief: bool) -> tyro.extras.SubcommandApp:

@@ -118,7 +118,8 @@ def cost_and_slope(
 
     def costs(state: ModelState, command: jax.Array, previous: jax.Array) -> jax.Array:
         present = jax.tree.map(lambda leaf: leaf[:, :, :, 0], flights.references)
-        value = cost(state, present, command, previous)
+        # A cost of the user's sees the flights of one tick.
+        value = _each(cost)(state, present, command, previous)
         gamma = discount ** jnp.arange(value.shape[0])
         return jnp.mean(gamma[:, None, None] * value)
 
@@ -176,13 +177,20 @@ class _Tick(NamedTuple):
 def _residual(ensemble: Residual, switches: Switches, ticks: _Tick) -> jax.Array:
     """Jacobian [H, members, flights, 6, 55] of the residual in state and commands."""
 
-    def missing(numbers: jax.Array, member: Residual) -> jax.Array:
-        return jnp.concatenate(residual.evaluate(member, switches, *_parts(numbers)), axis=-1)
+    def of_flights(numbers: jax.Array, member: Residual) -> jax.Array:
+        """[flights, 6, 55]: a residual of the user's sees the flights of one tick."""
+
+        def missing(numbers: jax.Array) -> jax.Array:
+            return jnp.concatenate(residual.evaluate(member, switches, *_parts(numbers)), axis=-1)
+
+        found, pull = jax.vjp(missing, numbers)
+        rows = jnp.eye(found.shape[-1], dtype=found.dtype)
+        return jax.vmap(lambda row: pull(jnp.broadcast_to(row, found.shape))[0], out_axes=-2)(rows)
 
     window = ticks.window.reshape((*ticks.window.shape[:-2], 4 * COMMANDS))
     numbers = jnp.concatenate([_flat(ticks.flying.state), ticks.effective, window], axis=-1)
-    of_one = jax.vmap(jax.vmap(jax.jacrev(missing), in_axes=(0, None)), in_axes=(0, None))
-    return jax.vmap(of_one, in_axes=(1, 0), out_axes=1)(numbers, ensemble)
+    of_member = jax.vmap(of_flights, in_axes=(0, None))
+    return jax.vmap(of_member, in_axes=(1, 0), out_axes=1)(numbers, ensemble)
 
 
 def _with(command: jax.Array, commands: jax.Array) -> jax.Array:

@@ -58,7 +58,7 @@ def cost_and_slope(
 ) -> tuple[jax.Array, Any]:
     """-J(φ), the discounted cost, mean over flights and ticks, and its slope in the network φ."""
     network, stress = policy.trained(), flights.stress
-    forward, transposed, pulled_back, gradient = _MLP if isinstance(network, Mlp) else _ANY
+    forward, transposed, pulled_back, gradient = _MLP if type(network) is Mlp else _ANY
 
     def decide(
         memory: Any, state: ModelState, now: tuple, act: Callable, *given: Any

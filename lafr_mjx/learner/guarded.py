@@ -76,7 +76,7 @@ def surprising_departure(expected: Any) -> Any:
 
     `expected` is what the model predicts of vehicles that differ from it, in the noise and the
     gusts that were seen. Slowing down is no cure for what was expected: the policy was trained
-    for this speed.
+    for this speed. Nor is it worth it for a few centimetres, which teach the model.
     """
     known = jnp.where(jnp.isnan(expected), 1.0, expected)
-    return jnp.minimum(1.2 * known + 0.05, 0.40)
+    return jnp.clip(1.2 * known + 0.05, 0.15, 0.40)

@@ -40,6 +40,7 @@ if TYPE_CHECKING:
         CommandPlugin,
         Flow,
         ForcePlugin,
+        MeasurePlugin,
         SensePlugin,
         Setting,
     )
@@ -76,8 +77,8 @@ _WHERE = {
     "plant.scenario": ("load_scenario",),
     "plant.vehicle": ("load_vehicle",),
     "plant.plugins": (
-        "ActuatorPlugin", "AirPlugin", "CommandPlugin", "Flow", "ForcePlugin", "SensePlugin",
-        "Setting",
+        "ActuatorPlugin", "AirPlugin", "CommandPlugin", "Flow", "ForcePlugin", "MeasurePlugin",
+        "SensePlugin", "Setting",
     ),
     "plant.rigid_body": ("Wrench",),
     "plant.stepped_flight": ("fly_steps",),
@@ -105,7 +106,7 @@ _MODULES = {name: module for module, names in _WHERE.items() for name in names}
 __all__ = [
     "CONTROL_DT", "SAMPLE_DT", "ActuatorPlugin", "AirPlugin", "Choice", "CommandLimits",
     "CommandPlugin", "Controller", "Cost", "Evidence", "Flow", "ForcePlugin", "InputError", "Known",
-    "LastFlight", "LogWriter", "Network", "Pace", "Plant", "Policy", "Reference",
+    "LastFlight", "LogWriter", "MeasurePlugin", "Network", "Pace", "Plant", "Policy", "Reference",
     "ReferencePlanner", "ResidualNetwork", "Rollout", "Run", "RunError", "RunSpec", "SensePlugin",
     "Sensed", "Setting", "State", "TimeScaling", "Vec3", "Wrench", "ablate", "adapt", "bounds",
     "fit", "fly", "fly_steps", "hil", "load_scenario", "load_task", "load_vehicle", "part",

@@ -15,7 +15,7 @@ from lafr_mjx.plant.simulation import ERROR, FLYING, PlantState
 from lafr_mjx.plant.vec3 import Scalar, Vec3
 from lafr_mjx.reference import clock as clocks
 from lafr_mjx.reference.flatness import reference_state
-from lafr_mjx.types import COMMAND_HOVER, CONTROL_DT, Rollout, Sensed
+from lafr_mjx.types import COMMAND_HOVER, CONTROL_DT, Rollout
 
 if TYPE_CHECKING:
     from lafr_mjx.control.controller import Controller
@@ -23,6 +23,7 @@ if TYPE_CHECKING:
     from lafr_mjx.plant.params import PlantParams
     from lafr_mjx.reference.clock import Clock
     from lafr_mjx.reference.path import Path
+    from lafr_mjx.types import Sensed
 
 
 @struct.dataclass
@@ -100,7 +101,7 @@ def fly(
         time = (state.tick - start_tick) * jnp.float32(CONTROL_DT)
         params = conditions.at(time)
         now = simulation.sense(state)
-        sensed = Sensed(now.state, time - (now.time - now.stamp), time)
+        sensed = now._replace(stamp=time - (now.time - now.stamp), time=time)
         reference = reference_state(path, *clocks.shifted(clock, 0.0))
         new_memory, command = commanded(controller, memory, path, clock, sensed)
         command = jnp.clip(command, params.command_low, params.command_high)
@@ -139,6 +140,7 @@ def fly(
             sample_received=sampled.received & valid,
             diagnostics=_diagnose(params, new_state, true),
             fallback=fallback,
+            measured=sensed.measured,
         )
         return carry, record
 

@@ -27,7 +27,7 @@ from lafr_mjx.reference import clock as clocks
 from lafr_mjx.reference.flatness import reference_state
 from lafr_mjx.reference.path import derivatives
 from lafr_mjx.tasks import Task, load_task
-from lafr_mjx.types import CONTROL_DT, Reference, Sensed, State
+from lafr_mjx.types import CONTROL_DT, Reference, State
 from lafr_mjx.view.course_shapes import gate_states
 from lafr_mjx.view.player import BACKSPACE, DOWN, EIGHT, ENTER, SEVEN, SIX, SPACE, UP
 from lafr_mjx.view.replay import Replay, replay_of
@@ -255,7 +255,7 @@ def _tick(
     state, memory, clock = now
     sensed = simulation.sense(state)
     time = clock.elapsed
-    sensed = Sensed(sensed.state, time - (sensed.time - sensed.stamp), time)
+    sensed = sensed._replace(stamp=time - (sensed.time - sensed.stamp), time=time)
     memory, command = commanded(controller, memory, path, clock, sensed)
     reference = reference_state(path, *clocks.shifted(clock, 0.0))
     new, _ = simulation.step(engine, params, state, command)

@@ -17,7 +17,17 @@ from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
     from lafr_mjx import hil
-    from lafr_mjx.api import ablate, adapt, bounds, fit, fly
+    from lafr_mjx.api import (
+        ablate,
+        adapt,
+        bounds,
+        check_claims,
+        fit,
+        fly,
+        make_report,
+        reproduce,
+        watch,
+    )
     from lafr_mjx.control.controller import Controller, Network
     from lafr_mjx.control.policy import Policy
     from lafr_mjx.errors import InputError, RunError
@@ -70,7 +80,10 @@ __version__ = "0.3.0"
 os.environ.setdefault("TF_CPP_MIN_LOG_LEVEL", "3")
 
 _WHERE = {
-    "api": ("ablate", "adapt", "bounds", "fit", "fly"),
+    "api": (
+        "ablate", "adapt", "bounds", "check_claims", "fit", "fly", "make_report", "reproduce",
+        "watch",
+    ),
     "runs.run": ("Run",),
     "run_spec": ("RunSpec",),
     "tasks": ("load_task",),
@@ -109,8 +122,8 @@ __all__ = [
     "LastFlight", "LogWriter", "MeasurePlugin", "Network", "Pace", "Plant", "Policy", "Reference",
     "ReferencePlanner", "ResidualNetwork", "Rollout", "Run", "RunError", "RunSpec", "SensePlugin",
     "Sensed", "Setting", "State", "TimeScaling", "Vec3", "Wrench", "ablate", "adapt", "bounds",
-    "fit", "fly", "fly_steps", "hil", "load_scenario", "load_task", "load_vehicle", "part",
-    "taken_as_it_is",
+    "check_claims", "fit", "fly", "fly_steps", "hil", "load_scenario", "load_task",
+    "load_vehicle", "make_report", "part", "reproduce", "taken_as_it_is", "watch",
 ]  # fmt: skip
 
 

@@ -10,8 +10,12 @@ from typing import TYPE_CHECKING, Any, Literal, get_args, get_origin, get_type_h
 from lafr_mjx.commands.ablate import Ablate
 from lafr_mjx.commands.adapt import Adapt
 from lafr_mjx.commands.bounds import Bounds
+from lafr_mjx.commands.check_claims import CheckClaims
 from lafr_mjx.commands.fit import Fit
 from lafr_mjx.commands.fly import Fly
+from lafr_mjx.commands.report import Report
+from lafr_mjx.commands.reproduce import Reproduce
+from lafr_mjx.commands.view import View
 from lafr_mjx.errors import InputError, meant
 from lafr_mjx.parts import text_of
 from lafr_mjx.run_spec import PARTS
@@ -23,7 +27,9 @@ if TYPE_CHECKING:
     from lafr_mjx.plant.plugins import Plugin
     from lafr_mjx.runs.run import Run
 
-__all__ = ["ablate", "adapt", "bounds", "fit", "fly"]
+__all__ = [
+    "ablate", "adapt", "bounds", "check_claims", "fit", "fly", "make_report", "reproduce", "watch",
+]  # fmt: skip
 
 
 def fly(
@@ -130,6 +136,64 @@ def bounds(task: str = "figure8", **options: Any) -> dict[str, Any]:
     return _made(Bounds, task, **_paths(options, "json")).run()
 
 
+def watch(run_folder: Path | str | None = None, **options: Any) -> None:
+    """Watch a run, or write a video or a picture of it.
+
+    Examples:
+        >>> import lafr_mjx as lm
+        >>> lm.watch("runs/a", video="flight.mp4", strobe="flight.png")
+
+    Args:
+        run_folder: of a run, or a recorded flight; without it, `task` flies live.
+        options: those of `lafr-mjx view`, with underscores.
+    """
+    given = _paths({"run_folder": run_folder, **options}, "run_folder", "compare", "video",
+                   "strobe", "policy")  # fmt: skip
+    _made(View, given.pop("run_folder"), **given).run()
+
+
+def make_report(*runs: Path | str, **options: Any) -> None:
+    """Make a report of runs, beside what the paper claims.
+
+    Examples:
+        >>> import lafr_mjx as lm
+        >>> lm.make_report("runs/a", "runs/b", out="report.html")
+
+    Args:
+        runs: run folders, or folders that contain them.
+        options: those of `lafr-mjx report`, with underscores.
+    """
+    given = _paths(options, "out")
+    bounds = tuple(map(Path, given.pop("bounds", ())))
+    _made(Report, tuple(map(Path, runs)), bounds=bounds, **given).run()
+
+
+def check_claims(**options: Any) -> None:
+    """Fly the paper's claims and print them beside what was measured.
+
+    Examples:
+        >>> import lafr_mjx as lm
+        >>> lm.check_claims(quick=True)
+
+    Args:
+        options: those of `lafr-mjx check-claims`, with underscores.
+    """
+    _made(CheckClaims, **_paths(options, "out", "json")).run()
+
+
+def reproduce(**options: Any) -> None:
+    """Fly the paper's simulation section, then make the report.
+
+    Examples:
+        >>> import lafr_mjx as lm
+        >>> lm.reproduce(quick=True)
+
+    Args:
+        options: those of `lafr-mjx reproduce`, with underscores.
+    """
+    _made(Reproduce, **_paths(options, "out")).run()
+
+
 def _plugins(plugins: Mapping[str, Plugin] | Iterable[str]) -> tuple[str, ...]:
     if not plugins:
         return ()
@@ -143,7 +207,7 @@ def _paths(options: dict[str, Any], *names: str) -> dict[str, Any]:
     return {k: Path(v) if k in names and v is not None else v for k, v in options.items()}
 
 
-def _made(kind: type, first: Any, **options: Any) -> Any:
+def _made(kind: type, *first: Any, **options: Any) -> Any:
     """The command; words that the command line would refuse are refused here, too."""
     known = [field.name for field in fields(kind)]
     for name in options:
@@ -151,7 +215,7 @@ def _made(kind: type, first: Any, **options: Any) -> Any:
             raise InputError(
                 f"{kind.__name__.lower()}: there is no option {name!r}{meant(name, known)}"
             )
-    command = kind(first, **options)
+    command = kind(*first, **options)
     for name, hint in get_type_hints(type(command)).items():
         value = getattr(command, name)
         several = get_origin(hint) is tuple
@@ -194,5 +258,9 @@ for _function, _command in (
     (ablate, Ablate),
     (fit, Fit),
     (bounds, Bounds),
+    (watch, View),
+    (make_report, Report),
+    (check_claims, CheckClaims),
+    (reproduce, Reproduce),
 ):
     _document(_function, _command)

@@ -88,6 +88,8 @@ class Fly:
                 f"'randomised' or a scenario with a [randomise] table"
             )
         if say is not None:
+            if scenario.note:
+                say(scenario.note)
             say(
                 f"Flying {task.name} in {scenario.name} with the {vehicle.name} vehicle "
                 f"(engine {self.engine}, time scale {scale:g}, seed {self.seed}) ..."

@@ -49,7 +49,7 @@ def fly(
         plugins: of your own, by name; or as `lafr-mjx fly` takes them.
         options: those of `lafr-mjx fly`, with underscores.
     """
-    return _made(Fly, task, plugins=_plugins(plugins), **_paths(options, "json")).fly()
+    return _made(Fly, task, plugins=_plugins(plugins), **options).fly()
 
 
 def adapt(
@@ -74,8 +74,7 @@ def adapt(
         plugins: of your own, by name; or as `lafr-mjx adapt` takes them.
         options: those of `lafr-mjx adapt`, with underscores.
     """
-    given = _parts(_paths(options, "out", "resume", "repeat", "json"))
-    return _made(Adapt, task, plugins=_plugins(plugins), **given).run()
+    return _made(Adapt, task, plugins=_plugins(plugins), **_parts(options)).run()
 
 
 def ablate(
@@ -103,7 +102,7 @@ def ablate(
         sweep = [f"{k}={','.join(map(str, values))}" for k, values in sweep.items()]  # type: ignore
     lists = {key: tuple(options.pop(key)) for key in ("methods", "scenarios", "seeds")
              if key in options}  # fmt: skip
-    given: Any = {**_parts(_paths(options, "out", "json")), **lists}
+    given: Any = {**_parts(options), **lists}
     return _made(Ablate, tasks, sweep=tuple(sweep), plugins=_plugins(plugins), **given).run()
 
 
@@ -118,8 +117,7 @@ def fit(*logs: Path | str, **options: Any) -> dict[str, Any]:
         logs: recorded flights, in any format that `lafr-mjx fit --help` lists.
         options: those of `lafr-mjx fit`, with underscores.
     """
-    given = _paths(options, "columns", "export_scenario", "out", "json")
-    return _made(Fit, tuple(map(Path, logs)), **given).run()
+    return _made(Fit, logs, **options).run()
 
 
 def bounds(task: str = "figure8", **options: Any) -> dict[str, Any]:
@@ -133,7 +131,7 @@ def bounds(task: str = "figure8", **options: Any) -> dict[str, Any]:
         task: a shipped task, or the path of a task file.
         options: those of `lafr-mjx bounds`, with underscores.
     """
-    return _made(Bounds, task, **_paths(options, "json")).run()
+    return _made(Bounds, task, **options).run()
 
 
 def watch(run_folder: Path | str | None = None, **options: Any) -> None:
@@ -147,9 +145,7 @@ def watch(run_folder: Path | str | None = None, **options: Any) -> None:
         run_folder: of a run, or a recorded flight; without it, `task` flies live.
         options: those of `lafr-mjx view`, with underscores.
     """
-    given = _paths({"run_folder": run_folder, **options}, "run_folder", "compare", "video",
-                   "strobe", "policy")  # fmt: skip
-    _made(View, given.pop("run_folder"), **given).run()
+    _made(View, run_folder, **options).run()
 
 
 def make_report(*runs: Path | str, **options: Any) -> None:
@@ -163,9 +159,7 @@ def make_report(*runs: Path | str, **options: Any) -> None:
         runs: run folders, or folders that contain them.
         options: those of `lafr-mjx report`, with underscores.
     """
-    given = _paths(options, "out")
-    bounds = tuple(map(Path, given.pop("bounds", ())))
-    _made(Report, tuple(map(Path, runs)), bounds=bounds, **given).run()
+    _made(Report, runs, **options).run()
 
 
 def check_claims(**options: Any) -> None:
@@ -178,7 +172,7 @@ def check_claims(**options: Any) -> None:
     Args:
         options: those of `lafr-mjx check-claims`, with underscores.
     """
-    _made(CheckClaims, **_paths(options, "out", "json")).run()
+    _made(CheckClaims, **options).run()
 
 
 def reproduce(**options: Any) -> None:
@@ -191,7 +185,7 @@ def reproduce(**options: Any) -> None:
     Args:
         options: those of `lafr-mjx reproduce`, with underscores.
     """
-    _made(Reproduce, **_paths(options, "out")).run()
+    _made(Reproduce, **options).run()
 
 
 def _plugins(plugins: Mapping[str, Plugin] | Iterable[str]) -> tuple[str, ...]:
@@ -202,30 +196,28 @@ def _plugins(plugins: Mapping[str, Plugin] | Iterable[str]) -> tuple[str, ...]:
     return texts_of(plugins)
 
 
-def _paths(options: dict[str, Any], *names: str) -> dict[str, Any]:
-    """Options with paths where the commands have them; a script may give text."""
-    return {k: Path(v) if k in names and v is not None else v for k, v in options.items()}
-
-
-def _made(kind: type, *first: Any, **options: Any) -> Any:
+def _made(command: type, *first: Any, **options: Any) -> Any:
     """The command; words that the command line would refuse are refused here, too."""
-    known = [field.name for field in fields(kind)]
+    known = [field.name for field in fields(command)]
     for name in options:
         if name not in known:
             raise InputError(
-                f"{kind.__name__.lower()}: there is no option {name!r}{meant(name, known)}"
+                f"{command.__name__.lower()}: there is no option {name!r}{meant(name, known)}"
             )
-    command = kind(*first, **options)
-    for name, hint in get_type_hints(type(command)).items():
-        value = getattr(command, name)
-        several = get_origin(hint) is tuple
-        kind = get_args(hint)[0] if several else hint
+    hints = get_type_hints(command)
+    given: dict[str, Any] = dict(zip(known, first, strict=False)) | options
+    for name, value in given.items():
+        several = get_origin(hints[name]) is tuple
+        kind = get_args(hints[name])[0] if several else hints[name]
+        if Path in (kind, *get_args(kind)) and value is not None:  # a script may give text
+            given[name] = tuple(map(Path, value)) if several else Path(value)
         if get_origin(kind) is Literal:
-            for word in value if several and not isinstance(value, str) else (value,):
+            words: Any = value if several and not isinstance(value, str) else (value,)
+            for word in words:
                 if word not in get_args(kind):
                     allowed = ", ".join(get_args(kind))
                     raise InputError(f"{name} {word!r}: must be one of {allowed}")
-    return command
+    return command(**given)
 
 
 def _parts(options: dict[str, Any]) -> dict[str, Any]:

@@ -28,7 +28,7 @@ def lafr(*arguments, cwd=None):
         (("fly", "./missing.toml"), "task file './missing.toml' does not exist"),
         (("fly", "--scenario", "hurricane"), "unknown scenario 'hurricane'"),
         (("fly", "--vehicle", "ufo"), "unknown vehicle 'ufo'"),
-        (("fly", "--time-scale", "nan"), "--time-scale nan: must be a number"),
+        (("fly", "--time-scale", "nan"), "--time-scale nan: must be from 0.02 to 50"),
         (("fly", "--time-scale", "1e308"), "--time-scale 1e+308"),
         (("fly", "--time-scale", "-1"), "--time-scale -1.0"),
         (("fly", "--flights", "0"), "--flights 0: must be from 1"),

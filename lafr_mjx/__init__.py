@@ -17,7 +17,17 @@ from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
     from lafr_mjx import hil
-    from lafr_mjx.api import ablate, adapt, bounds, fit, fly
+    from lafr_mjx.api import (
+        ablate,
+        adapt,
+        bounds,
+        check_claims,
+        fit,
+        fly,
+        make_report,
+        reproduce,
+        watch,
+    )
     from lafr_mjx.control.controller import Controller, Network
     from lafr_mjx.control.policy import Policy
     from lafr_mjx.errors import InputError, RunError
@@ -40,6 +50,7 @@ if TYPE_CHECKING:
         CommandPlugin,
         Flow,
         ForcePlugin,
+        MeasurePlugin,
         SensePlugin,
         Setting,
     )
@@ -69,15 +80,18 @@ __version__ = "0.3.0"
 os.environ.setdefault("TF_CPP_MIN_LOG_LEVEL", "3")
 
 _WHERE = {
-    "api": ("ablate", "adapt", "bounds", "fit", "fly"),
+    "api": (
+        "ablate", "adapt", "bounds", "check_claims", "fit", "fly", "make_report", "reproduce",
+        "watch",
+    ),
     "runs.run": ("Run",),
     "run_spec": ("RunSpec",),
     "tasks": ("load_task",),
     "plant.scenario": ("load_scenario",),
     "plant.vehicle": ("load_vehicle",),
     "plant.plugins": (
-        "ActuatorPlugin", "AirPlugin", "CommandPlugin", "Flow", "ForcePlugin", "SensePlugin",
-        "Setting",
+        "ActuatorPlugin", "AirPlugin", "CommandPlugin", "Flow", "ForcePlugin", "MeasurePlugin",
+        "SensePlugin", "Setting",
     ),
     "plant.rigid_body": ("Wrench",),
     "plant.stepped_flight": ("fly_steps",),
@@ -105,11 +119,11 @@ _MODULES = {name: module for module, names in _WHERE.items() for name in names}
 __all__ = [
     "CONTROL_DT", "SAMPLE_DT", "ActuatorPlugin", "AirPlugin", "Choice", "CommandLimits",
     "CommandPlugin", "Controller", "Cost", "Evidence", "Flow", "ForcePlugin", "InputError", "Known",
-    "LastFlight", "LogWriter", "Network", "Pace", "Plant", "Policy", "Reference",
+    "LastFlight", "LogWriter", "MeasurePlugin", "Network", "Pace", "Plant", "Policy", "Reference",
     "ReferencePlanner", "ResidualNetwork", "Rollout", "Run", "RunError", "RunSpec", "SensePlugin",
     "Sensed", "Setting", "State", "TimeScaling", "Vec3", "Wrench", "ablate", "adapt", "bounds",
-    "fit", "fly", "fly_steps", "hil", "load_scenario", "load_task", "load_vehicle", "part",
-    "taken_as_it_is",
+    "check_claims", "fit", "fly", "fly_steps", "hil", "load_scenario", "load_task",
+    "load_vehicle", "make_report", "part", "reproduce", "taken_as_it_is", "watch",
 ]  # fmt: skip
 
 

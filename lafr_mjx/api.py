@@ -10,8 +10,12 @@ from typing import TYPE_CHECKING, Any, Literal, get_args, get_origin, get_type_h
 from lafr_mjx.commands.ablate import Ablate
 from lafr_mjx.commands.adapt import Adapt
 from lafr_mjx.commands.bounds import Bounds
+from lafr_mjx.commands.check_claims import CheckClaims
 from lafr_mjx.commands.fit import Fit
 from lafr_mjx.commands.fly import Fly
+from lafr_mjx.commands.report import Report
+from lafr_mjx.commands.reproduce import Reproduce
+from lafr_mjx.commands.view import View
 from lafr_mjx.errors import InputError, meant
 from lafr_mjx.parts import text_of
 from lafr_mjx.run_spec import PARTS
@@ -23,7 +27,9 @@ if TYPE_CHECKING:
     from lafr_mjx.plant.plugins import Plugin
     from lafr_mjx.runs.run import Run
 
-__all__ = ["ablate", "adapt", "bounds", "fit", "fly"]
+__all__ = [
+    "ablate", "adapt", "bounds", "check_claims", "fit", "fly", "make_report", "reproduce", "watch",
+]  # fmt: skip
 
 
 def fly(
@@ -43,7 +49,7 @@ def fly(
         plugins: of your own, by name; or as `lafr-mjx fly` takes them.
         options: those of `lafr-mjx fly`, with underscores.
     """
-    return _made(Fly, task, plugins=_plugins(plugins), **_paths(options, "json")).fly()
+    return _made(Fly, task, plugins=_plugins(plugins), **options).fly()
 
 
 def adapt(
@@ -68,8 +74,7 @@ def adapt(
         plugins: of your own, by name; or as `lafr-mjx adapt` takes them.
         options: those of `lafr-mjx adapt`, with underscores.
     """
-    given = _parts(_paths(options, "out", "resume", "repeat", "json"))
-    return _made(Adapt, task, plugins=_plugins(plugins), **given).run()
+    return _made(Adapt, task, plugins=_plugins(plugins), **_parts(options)).run()
 
 
 def ablate(
@@ -97,7 +102,7 @@ def ablate(
         sweep = [f"{k}={','.join(map(str, values))}" for k, values in sweep.items()]  # type: ignore
     lists = {key: tuple(options.pop(key)) for key in ("methods", "scenarios", "seeds")
              if key in options}  # fmt: skip
-    given: Any = {**_parts(_paths(options, "out", "json")), **lists}
+    given: Any = {**_parts(options), **lists}
     return _made(Ablate, tasks, sweep=tuple(sweep), plugins=_plugins(plugins), **given).run()
 
 
@@ -112,8 +117,7 @@ def fit(*logs: Path | str, **options: Any) -> dict[str, Any]:
         logs: recorded flights, in any format that `lafr-mjx fit --help` lists.
         options: those of `lafr-mjx fit`, with underscores.
     """
-    given = _paths(options, "columns", "export_scenario", "out", "json")
-    return _made(Fit, tuple(map(Path, logs)), **given).run()
+    return _made(Fit, logs, **options).run()
 
 
 def bounds(task: str = "figure8", **options: Any) -> dict[str, Any]:
@@ -127,7 +131,61 @@ def bounds(task: str = "figure8", **options: Any) -> dict[str, Any]:
         task: a shipped task, or the path of a task file.
         options: those of `lafr-mjx bounds`, with underscores.
     """
-    return _made(Bounds, task, **_paths(options, "json")).run()
+    return _made(Bounds, task, **options).run()
+
+
+def watch(run_folder: Path | str | None = None, **options: Any) -> None:
+    """Watch a run, or write a video or a picture of it.
+
+    Examples:
+        >>> import lafr_mjx as lm
+        >>> lm.watch("runs/a", video="flight.mp4", strobe="flight.png")
+
+    Args:
+        run_folder: of a run, or a recorded flight; without it, `task` flies live.
+        options: those of `lafr-mjx view`, with underscores.
+    """
+    _made(View, run_folder, **options).run()
+
+
+def make_report(*runs: Path | str, **options: Any) -> None:
+    """Make a report of runs, beside what the paper claims.
+
+    Examples:
+        >>> import lafr_mjx as lm
+        >>> lm.make_report("runs/a", "runs/b", out="report.html")
+
+    Args:
+        runs: run folders, or folders that contain them.
+        options: those of `lafr-mjx report`, with underscores.
+    """
+    _made(Report, runs, **options).run()
+
+
+def check_claims(**options: Any) -> None:
+    """Fly the paper's claims and print them beside what was measured.
+
+    Examples:
+        >>> import lafr_mjx as lm
+        >>> lm.check_claims(quick=True)
+
+    Args:
+        options: those of `lafr-mjx check-claims`, with underscores.
+    """
+    _made(CheckClaims, **options).run()
+
+
+def reproduce(**options: Any) -> None:
+    """Fly the paper's simulation section, then make the report.
+
+    Examples:
+        >>> import lafr_mjx as lm
+        >>> lm.reproduce(quick=True)
+
+    Args:
+        options: those of `lafr-mjx reproduce`, with underscores.
+    """
+    _made(Reproduce, **options).run()
 
 
 def _plugins(plugins: Mapping[str, Plugin] | Iterable[str]) -> tuple[str, ...]:
@@ -138,30 +196,28 @@ def _plugins(plugins: Mapping[str, Plugin] | Iterable[str]) -> tuple[str, ...]:
     return texts_of(plugins)
 
 
-def _paths(options: dict[str, Any], *names: str) -> dict[str, Any]:
-    """Options with paths where the commands have them; a script may give text."""
-    return {k: Path(v) if k in names and v is not None else v for k, v in options.items()}
-
-
-def _made(kind: type, first: Any, **options: Any) -> Any:
+def _made(command: type, *first: Any, **options: Any) -> Any:
     """The command; words that the command line would refuse are refused here, too."""
-    known = [field.name for field in fields(kind)]
+    known = [field.name for field in fields(command)]
     for name in options:
         if name not in known:
             raise InputError(
-                f"{kind.__name__.lower()}: there is no option {name!r}{meant(name, known)}"
+                f"{command.__name__.lower()}: there is no option {name!r}{meant(name, known)}"
             )
-    command = kind(first, **options)
-    for name, hint in get_type_hints(type(command)).items():
-        value = getattr(command, name)
-        several = get_origin(hint) is tuple
-        kind = get_args(hint)[0] if several else hint
+    hints = get_type_hints(command)
+    given: dict[str, Any] = dict(zip(known, first, strict=False)) | options
+    for name, value in given.items():
+        several = get_origin(hints[name]) is tuple
+        kind = get_args(hints[name])[0] if several else hints[name]
+        if Path in (kind, *get_args(kind)) and value is not None:  # a script may give text
+            given[name] = tuple(map(Path, value)) if several else Path(value)
         if get_origin(kind) is Literal:
-            for word in value if several and not isinstance(value, str) else (value,):
+            words: Any = value if several and not isinstance(value, str) else (value,)
+            for word in words:
                 if word not in get_args(kind):
                     allowed = ", ".join(get_args(kind))
                     raise InputError(f"{name} {word!r}: must be one of {allowed}")
-    return command
+    return command(**given)
 
 
 def _parts(options: dict[str, Any]) -> dict[str, Any]:
@@ -194,5 +250,9 @@ for _function, _command in (
     (ablate, Ablate),
     (fit, Fit),
     (bounds, Bounds),
+    (watch, View),
+    (make_report, Report),
+    (check_claims, CheckClaims),
+    (reproduce, Reproduce),
 ):
     _document(_function, _command)

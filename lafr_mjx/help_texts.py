@@ -1,11 +1,15 @@
 """Options in the help texts: called by what they are, and without defaults that say nothing.
 
-Left alone, tyro shows `--scenario {None}|STR (default: None)`.
+Left alone, tyro shows `--scenario {None}|STR (default: None)`, and breaks lines as the code does.
 """
 
 from __future__ import annotations
 
+import ast
 import dataclasses
+import inspect
+import textwrap
+from itertools import pairwise
 from types import UnionType
 from typing import Annotated, Any, Literal, TypeVar, Union, get_args, get_origin, get_type_hints
 
@@ -18,7 +22,7 @@ _POSITIONAL = get_args(tyro.conf.Positional[str])[1]
 
 def readable(command: Command) -> Command:
     """Give the fields of a command's dataclass better words; its own `metavar` come first."""
-    hints = get_type_hints(command, include_extras=True)
+    hints, texts = get_type_hints(command, include_extras=True), _texts(command)
     for field in dataclasses.fields(command):
         kind, *notes = _opened(hints[field.name])
         needed = field.default is dataclasses.MISSING
@@ -26,10 +30,25 @@ def readable(command: Command) -> Command:
         if metavar and _POSITIONAL in notes and not needed:
             metavar = f"[{metavar}]"
         unsaid = needed or field.default is None or field.default == ()
-        words: Any = tyro.conf.arg(metavar=metavar, help_behavior_hint="" if unsaid else None)
+        words: Any = tyro.conf.arg(
+            metavar=metavar, help=texts.get(field.name), help_behavior_hint="" if unsaid else None
+        )
         own = [note for note in notes if note != words]  # it may have been here before
         command.__annotations__[field.name] = Annotated[kind, words, *own]
     return command
+
+
+def _texts(command: type) -> dict[str, str]:
+    """What stands below the fields of a dataclass, in one line each."""
+    found: dict[str, str] = {}
+    for kind in reversed(command.__mro__):
+        if not dataclasses.is_dataclass(kind):
+            continue
+        (made,) = ast.parse(textwrap.dedent(inspect.getsource(kind))).body
+        for field, text in pairwise(getattr(made, "body", [])):
+            if isinstance(field, ast.AnnAssign) and isinstance(text, ast.Expr):
+                found[ast.unparse(field.target)] = " ".join(ast.literal_eval(text.value).split())
+    return found
 
 
 def _opened(hint: Any) -> tuple[Any, ...]:

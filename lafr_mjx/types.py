@@ -16,6 +16,8 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 import numpy as np
 
 if TYPE_CHECKING:
+    from collections.abc import Mapping
+
     from lafr_mjx.arrays import Array
 
 GRAVITY = 9.81
@@ -34,6 +36,10 @@ SLOWED = 1.01
 COMMAND_HOVER = np.array([GRAVITY, 0.0, 0.0, 0.0], np.float32)
 COMMAND_SCALE = np.array([10.0, 6.0, 6.0, 6.0], np.float32)
 """Networks and costs see commands as (u - hover) / scale."""
+
+
+NOTHING: Mapping[str, Array] = {}
+"""What sensors say where there are none; an empty pytree."""
 
 
 class State(NamedTuple):
@@ -70,6 +76,7 @@ class Sensed(NamedTuple):
     state: State
     stamp: Array  # [] s, when the sample was taken
     time: Array  # [] s, now; the sample's age is time - stamp
+    measured: Mapping[str, Array] = NOTHING  # what other sensors said at `stamp`, by name
 
 
 class Rollout(NamedTuple):
@@ -95,6 +102,7 @@ class Rollout(NamedTuple):
     sample_received: Array  # [2 T] bool, False where the sample was lost
     diagnostics: Any  # what only this kind of plant knows (rotor speeds, saturation, voltage)
     fallback: Any = None  # [T] bool, another policy than the asked one flew; None: never
+    measured: Mapping[str, Array] = NOTHING  # [T, ...] what other sensors said at `stamp`
 
     @property
     def slow_down(self) -> Array:

@@ -12,8 +12,6 @@ writer may leave half a line: it is dropped, and its run flown again.
 
 from __future__ import annotations
 
-import json
-import os
 import tomllib
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, NamedTuple
@@ -21,7 +19,6 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 import lafr_mjx
 from lafr_mjx.closing import Closing
 from lafr_mjx.errors import InputError
-from lafr_mjx.output import plain
 from lafr_mjx.run_spec import RunSpec
 from lafr_mjx.runs import rollout_file
 from lafr_mjx.runs import run_files as files
@@ -101,9 +98,7 @@ class AblationTable(Closing):
         self.dropped_bytes = size - whole
         """Length of the half line that was found and is dropped; 0 if there was none."""
         if self.dropped_bytes:
-            with path.open("r+b") as file:
-                file.truncate(whole)
-                os.fsync(file.fileno())
+            files.append_lines(path, [], whole)
 
     @classmethod
     def open(
@@ -145,17 +140,9 @@ class AblationTable(Closing):
     def append(self, results: Sequence[RunResult]) -> None:
         """Add finished runs; when this returns they are on the disk. A known run is left out."""
         new = [result for result in results if result.name not in self.done]
-        lines = [
-            json.dumps(
-                {"schema_version": SCHEMA_VERSION, **plain(result._asdict())},
-                allow_nan=False,
-            )
-            for result in new
-        ]
-        with (self.folder / RESULTS).open("ab") as file:
-            file.write("".join(f"{line}\n" for line in lines).encode("utf-8"))
-            file.flush()
-            os.fsync(file.fileno())
+        path = self.folder / RESULTS
+        records = [{"schema_version": SCHEMA_VERSION, **result._asdict()} for result in new]
+        files.append_lines(path, records, path.stat().st_size if path.exists() else 0)
         self.done |= {result.name for result in new}
 
     def save_flight(self, name: str, number: int, rollout: Rollout, reference: paths.Path) -> None:
@@ -172,43 +159,27 @@ class AblationTable(Closing):
 
 def _read(path: Path) -> tuple[list[RunResult], int]:
     """Finished runs, and how many bytes of the file are whole lines."""
-    if not path.exists():
-        return [], 0
-    try:
-        data = path.read_bytes()
-    except OSError as error:
-        raise InputError(f"{path}: cannot be read: {error.strerror or error}") from error
-    results: list[RunResult] = []
-    known: set[str] = set()
-    whole = 0
-    *complete, _ = data.split(b"\n")  # what follows the last line's end is half a line
-    for number, line in enumerate(complete, start=1):
-        try:
-            record = json.loads(line)
-        except (ValueError, RecursionError) as error:
-            if number == len(complete):
-                break  # lost with the power before it was all on the disk
-            raise _not_a_result(path, number, "cannot be read") from error
+
+    def refused(number: int, why: str) -> InputError:
+        return InputError(
+            f"{path}: line {number} is not the result of a run: {why}; remove that line, and its "
+            f"run is flown again"
+        )
+
+    results: dict[str, RunResult] = {}
+    lines = files.read_lines(path, refused)
+    for number, (record, _) in enumerate(lines, start=1):
         if not isinstance(record, dict):
-            raise _not_a_result(path, number, "has no keys")
+            raise refused(number, "has no keys")
         _check_version(f"{path}: line {number}", record)
         wrong = _first_wrong(record)
         if wrong is not None:
-            raise _not_a_result(path, number, f"'{wrong}' is missing or of another kind")
+            raise refused(number, f"'{wrong}' is missing or of another kind")
         result = RunResult(**{key: record[key] for key in RunResult._fields})
-        if result.name in known:
+        if result.name in results:
             raise InputError(f"{path}: line {number} repeats the run {result.name}")
-        known.add(result.name)
-        results.append(result)
-        whole += len(line) + 1
-    return results, whole
-
-
-def _not_a_result(path: Path, number: int, why: str) -> InputError:
-    return InputError(
-        f"{path}: line {number} is not the result of a run: {why}; remove that line, and its run "
-        f"is flown again"
-    )
+        results[result.name] = result
+    return list(results.values()), lines[-1][1] if lines else 0
 
 
 def _first_wrong(record: Mapping[str, Any]) -> str | None:

@@ -6,7 +6,7 @@ import hashlib
 import json
 from dataclasses import dataclass, field, replace
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, Protocol
+from typing import TYPE_CHECKING, Any
 
 import jax
 import numpy as np
@@ -35,28 +35,23 @@ if TYPE_CHECKING:
     from lafr_mjx.runs.run_folder import RunFolder
 
 
-class Report(Protocol):
-    """Who is told about the progress."""
+class Report:
+    """Who is told about the progress; this one does not care."""
 
     def ready(self, text: str) -> None:
         """What flies first is there; says where it comes from."""
-        ...
 
     def before(self, iteration: int) -> None:
         """An iteration begins."""
-        ...
 
     def stage(self, name: str) -> None:
         """A part of the iteration begins: fly, calibrate, plan, improve, accelerate."""
-        ...
 
     def after(self, record: dict[str, Any]) -> None:
         """An iteration is done and stored."""
-        ...
 
     def say(self, text: str) -> None:
         """A line about what went wrong without harm."""
-        ...
 
 
 @dataclass(frozen=True)

@@ -62,6 +62,8 @@ class AdaptationReport:
         flights = counted(count, "flight")
         # A scenario is of our own plants; another knows nothing of it.
         where = f" in {job.scenario.name}" if spec.engine in (*ENGINES, "hil") else ""
+        if job.scenario.note and where:
+            self.say(job.scenario.note)
         self.console.print(
             f"Adapting on {job.task.name}{where} ({spec.method}, seed "
             f"{spec.seed}, engine {spec.engine}): {flights} of 8 to {longest:.0f} s, "

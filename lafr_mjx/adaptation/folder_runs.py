@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from types import SimpleNamespace
 from typing import TYPE_CHECKING, Any
 
 from lafr_mjx.errors import InputError
@@ -92,25 +91,18 @@ def fly_folders(
 
 def fly(spec: RunSpec, folder: Path, shared: None, flown: Flown) -> RunSpec:
     """Begin a run, or go on with it."""
-    from lafr_mjx.adaptation.adaptation_job import AdaptationJob
+    from lafr_mjx.adaptation.adaptation_job import AdaptationJob, Report
+
+    class Counting(Report):
+        def after(self, record: dict[str, Any]) -> None:
+            flown(1)
 
     path = folder / spec.name
     if (path / "config.toml").is_file():
         with RunFolder.open(path, resume=True) as run:
-            AdaptationJob.from_config(run.config).work(run, _counting(flown))
+            AdaptationJob.from_config(run.config).work(run, Counting())
     else:
         job = AdaptationJob.build(spec)
         with RunFolder.create(path, job.config()) as run:
-            job.work(run, _counting(flown))
+            job.work(run, Counting())
     return spec
-
-
-def _counting(flown: Flown) -> Any:
-    """A report for runs that nobody watches one by one."""
-
-    def nothing(_: object) -> None:
-        pass
-
-    return SimpleNamespace(
-        ready=nothing, before=nothing, stage=nothing, say=nothing, after=lambda record: flown(1)
-    )

@@ -104,12 +104,13 @@ class Adapt(RunSpec):
         from lafr_mjx.adaptation.adaptation_report import AdaptationReport
         from lafr_mjx.runs.run import Run
 
-        report = AdaptationReport(folder, job)
-        started = time.monotonic()
+        report, started = None, time.monotonic()
         try:
+            report = AdaptationReport(folder, job)
             job.work(folder, report)
         except KeyboardInterrupt:
-            report.stop()
+            if report is not None:
+                report.stop()
             print(f"Interrupted. Go on with: lafr-mjx adapt --resume {folder.path}", flush=True)
             raise
         summary = report.finish(time.monotonic() - started)

@@ -147,8 +147,7 @@ class Bounds:
             ("thrust-max", self.thrust_max, 10.0, 1000.0),
             ("rate-max", self.rate_max, 0.1, 1000.0),
         ):
-            if value is not None and not (math.isfinite(value) and low <= value <= high):
-                raise InputError(f"--{name} {value}: must be a number from {low:g} to {high:g}")
+            check_range(name, value, low, high)
 
     def _limited(self, ideal: Ideal) -> Ideal:
         if self.thrust_max is not None:

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import math
 from typing import TYPE_CHECKING
 
 import jax
@@ -15,9 +14,8 @@ from lafr_mjx.metrics import FlightMetrics, flight_metrics
 from lafr_mjx.plant import flight, simulation
 from lafr_mjx.plant.engine import EngineName, build_engine
 from lafr_mjx.plant.params import stack
-from lafr_mjx.plant.plant import Plant
+from lafr_mjx.plant.plant import Plant, ticks_of
 from lafr_mjx.plant.scenario_params import conditions_for
-from lafr_mjx.types import CONTROL_DT
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
@@ -72,21 +70,7 @@ def fly_plants(
     compilation_cache.enable()
     built = build_engine(vehicle, engine)
     seconds = task.flight_s(time_scale)
-    ticks = math.ceil(seconds / CONTROL_DT - 1e-6)
     controller = jax.tree.map(jnp.asarray, geometric_controller(vehicle.limits))
-    path = jax.tree.map(lambda leaf: jnp.asarray(leaf, jnp.float32), task.path)
-    clock = jax.tree.map(lambda leaf: jnp.asarray(leaf, jnp.float32), task.start_clock(time_scale))
-
-    @jax.jit
-    def fly_all(conditions: flight.Conditions, keys: jax.Array) -> Rollout:
-        def one(conditions: flight.Conditions, key: jax.Array) -> Rollout:
-            state = simulation.reset(built, conditions.before, key, task.start_position)
-            return flight.fly(
-                built, conditions, state, controller, path, clock, seconds, ticks=ticks
-            )[1]
-
-        return jax.vmap(one)(conditions, keys)
-
     metrics, ends = [], []
     chunk = min(plants, _CHUNK)
     for start in range(0, plants, chunk):
@@ -98,7 +82,11 @@ def fly_plants(
             ]
         )
         keys = jax.vmap(lambda i: jax.random.fold_in(jax.random.key(seed), i))(jnp.array(indices))
-        rollouts = jax.tree.map(np.asarray, fly_all(conditions, keys))
+        rollouts = flight.fly_all(
+            built, conditions, keys, controller, task.path, task.start_clock(time_scale), seconds,
+            ticks=ticks_of(seconds)[0],
+        )  # fmt: skip
+        rollouts = jax.device_get(rollouts)
         for j in range(min(chunk, plants - start)):
             one = jax.tree.map(lambda leaf, j=j: leaf[j], rollouts)
             metrics.append(flight_metrics(one, task, vehicle.limits))

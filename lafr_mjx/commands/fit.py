@@ -123,8 +123,7 @@ class Fit:
             raise InputError(f"--train-seconds {self.train_seconds}: must be at least 2")
         check_range("seeds", self.seeds, 0, 20)
         check_range("seed", self.seed, 0, 2**31 - 1)
-        if self.full_thrust is not None and not 1.0 <= self.full_thrust <= 1000.0:
-            raise InputError(f"--full-thrust {self.full_thrust}: must be from 1 to 1000 m/s²")
+        check_range("full-thrust", self.full_thrust, 1.0, 1000.0)
         out = self.out
         if out is not None and out.exists() and (not out.is_dir() or any(out.iterdir())):
             raise InputError(f"--out {out}: exists and is not overwritten; give another name")

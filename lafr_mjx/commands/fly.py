@@ -78,8 +78,7 @@ class Fly:
         own = user_plugins.build(self.plugins)  # first: a scenario may set theirs, too
         scenario = load_scenario(self.scenario or task.scenario)
         scale = task.start_time_scale if self.time_scale is None else self.time_scale
-        if not math.isfinite(scale) or not 0.02 <= scale <= 50.0:
-            raise InputError(f"--time-scale {scale}: must be a number from 0.02 to 50")
+        check_range("time-scale", scale, 0.02, 50.0)
         if self.plants > 1 and self.flights > 1:
             raise InputError("--plants and --flights: only one of them can be above 1")
         if self.plants > 1 and not scenario.randomised:
@@ -88,6 +87,8 @@ class Fly:
                 f"'randomised' or a scenario with a [randomise] table"
             )
         if say is not None:
+            if scenario.note:
+                say(scenario.note)
             say(
                 f"Flying {task.name} in {scenario.name} with the {vehicle.name} vehicle "
                 f"(engine {self.engine}, time scale {scale:g}, seed {self.seed}) ..."

@@ -87,9 +87,8 @@ class Reproduce:
         check_range("processes", self.processes, 1, 256)
         if self.quick and self.seeds:
             raise InputError("--quick and --seeds: only one of them can be given")
-        wrong = [seed for seed in self.seeds if not 0 <= seed < 2**31]
-        if wrong:
-            raise InputError(f"--seeds {wrong[0]}: must be from 0 to {2**31 - 1}")
+        for seed in self.seeds:
+            check_range("seeds", seed, 0, 2**31 - 1)
         seeds = self.seeds or (QUICK_SEEDS if self.quick else SEEDS)
         return PaperRuns(tuple(dict.fromkeys(seeds)), self.engine).reproduced(self.anchoring)
 

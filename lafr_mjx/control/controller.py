@@ -60,7 +60,8 @@ class Network(Protocol):
     """A policy network: a pytree whose leaves are its weights.
 
     Written with `lafr_mjx.arrays.namespace`, or with operators alone, it needs no JAX and flies
-    on a drone, too.
+    on a drone, too. One that uses other sensors also has `sensing(inputs, sensed)`, which is called
+    in its place where there is a `Sensed`; `sensed.measured` is empty in the learned model.
     """
 
     @classmethod

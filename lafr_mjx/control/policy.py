@@ -49,7 +49,7 @@ class Policy(NamedTuple):
         xp = namespace(sensed.state.position, self.limits.low)
         state = sensed.state
         seen = observe(state.position, state.velocity, state.rotation, references, memory)
-        command = act(self, seen)
+        command = act(self, seen, sensed)
         return xp.concatenate([command[None], memory[:-1]]), command
 
     def sent(self, memory: Array, command: Array) -> Array:
@@ -65,10 +65,11 @@ class Policy(NamedTuple):
         return self._replace(network=parameters)
 
 
-def act(policy: Policy, observation: Array) -> Array:
-    """Command [..., 4] for an observation [..., SIZE]."""
+def act(policy: Policy, observation: Array, sensed: Sensed | None = None) -> Array:
+    """Command [..., 4] for an observation [..., SIZE]; a network may look at sensors, too."""
     xp = namespace(observation, policy.limits.low)
-    output = policy.network(observation)
+    sensing = None if sensed is None else getattr(policy.network, "sensing", None)
+    output = policy.network(observation) if sensing is None else sensing(observation, sensed)
     low, high = policy.limits.low, policy.limits.high
     # Each side of hover is scaled by its own range, so that zero output is hover. The kink in
     # the thrust's slope there is mild (9.81 below, 15.19 above).

@@ -2,9 +2,8 @@
 
 from __future__ import annotations
 
-import math
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, NamedTuple
+from typing import TYPE_CHECKING, NamedTuple
 
 import jax
 import jax.numpy as jnp
@@ -14,13 +13,13 @@ from lafr_mjx.control.geometric import geometric_controller
 from lafr_mjx.fitting import state_models
 from lafr_mjx.logs.readers.run_flights import of_rollout
 from lafr_mjx.logs.resample import uniform
-from lafr_mjx.plant import flight, simulation
+from lafr_mjx.plant import flight
 from lafr_mjx.plant.engine import build_engine
 from lafr_mjx.plant.params import stack
+from lafr_mjx.plant.plant import ticks_of
 from lafr_mjx.plant.scenario import load_scenario
 from lafr_mjx.plant.scenario_params import conditions_for
 from lafr_mjx.tasks import load_task
-from lafr_mjx.types import CONTROL_DT
 
 if TYPE_CHECKING:
     from lafr_mjx.model.identify import Estimate, Identified
@@ -64,24 +63,7 @@ def fly(vehicle: Vehicle, truths: list[Truth], seed: int, seconds: float = 20.0)
     """A figure-8 on each plant by the classical controller, with the sensors' usual noise."""
     task, scenario = load_task("figure8", vehicle.limits), load_scenario("nominal")
     engine = build_engine(vehicle, "freebody")
-
-    def leaves(tree: Any) -> Any:
-        return jax.tree.map(lambda leaf: jnp.asarray(leaf, jnp.float32), tree)
-
     controller = jax.tree.map(jnp.asarray, geometric_controller(vehicle.limits))
-    path, clock = leaves(task.path), leaves(task.start_clock(_TIME_SCALE))
-    ticks = math.ceil(seconds / CONTROL_DT)
-
-    @jax.jit
-    def fly_all(conditions: Any, keys: jax.Array) -> Rollout:
-        def one(conditions: Any, key: jax.Array) -> Rollout:
-            state = simulation.reset(engine, conditions.before, key, task.start_position)
-            return flight.fly(
-                engine, conditions, state, controller, path, clock, seconds, ticks=ticks
-            )[1]
-
-        return jax.vmap(one)(conditions, keys)
-
     worlds = [
         scenario.with_settings(
             command_delay_ms=truth.delay_ms, drag_scale=truth.drag_scale, payload_kg=truth.extra_kg
@@ -90,7 +72,11 @@ def fly(vehicle: Vehicle, truths: list[Truth], seed: int, seconds: float = 20.0)
     ]
     keys = jax.random.split(jax.random.key(seed), len(truths))
     conditions = stack([conditions_for(vehicle, world, 0, ()) for world in worlds])
-    flown = jax.tree.map(np.asarray, fly_all(conditions, keys))
+    flown = flight.fly_all(
+        engine, conditions, keys, controller, task.path, task.start_clock(_TIME_SCALE), seconds,
+        ticks=ticks_of(seconds)[0],
+    )  # fmt: skip
+    flown = jax.device_get(flown)
     return [jax.tree.map(lambda leaf, i=i: leaf[i], flown) for i in range(len(truths))]
 
 

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from functools import partial
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, NamedTuple
 
 import jax
 import jax.numpy as jnp
@@ -15,7 +15,8 @@ from lafr_mjx.plant.simulation import ERROR, FLYING, PlantState
 from lafr_mjx.plant.vec3 import Scalar, Vec3
 from lafr_mjx.reference import clock as clocks
 from lafr_mjx.reference.flatness import reference_state
-from lafr_mjx.types import COMMAND_HOVER, CONTROL_DT, Rollout, Sensed
+from lafr_mjx.reference.path import derivatives
+from lafr_mjx.types import COMMAND_HOVER, CONTROL_DT, Rollout
 
 if TYPE_CHECKING:
     from lafr_mjx.control.controller import Controller
@@ -23,6 +24,7 @@ if TYPE_CHECKING:
     from lafr_mjx.plant.params import PlantParams
     from lafr_mjx.reference.clock import Clock
     from lafr_mjx.reference.path import Path
+    from lafr_mjx.types import Sensed
 
 
 @struct.dataclass
@@ -50,6 +52,14 @@ class Conditions:
             return jnp.where(before == after, before, before + share * (after - before))
 
         return jax.tree.map(blend, self.before, self.after)
+
+
+class Now(NamedTuple):
+    """What goes on from control interval to control interval of a flight."""
+
+    state: PlantState
+    memory: Any  # of the controller
+    clock: Clock
 
 
 @struct.dataclass
@@ -92,59 +102,24 @@ def fly(
     Pure, so that it can be batched with `vmap` over everything but the engine and `ticks`.
     """
     start_tick = state.tick
-    limit = conditions.before.crash.error
     time_scale = jnp.asarray(clock.time_scale, jnp.float32)
 
-    def tick(carry: tuple, _: None) -> tuple[tuple, Rollout]:
-        state, memory, clock = carry
-        time = (state.tick - start_tick) * jnp.float32(CONTROL_DT)
+    def tick(now: Now, _: None) -> tuple[Now, Rollout]:
+        time = (now.state.tick - start_tick) * jnp.float32(CONTROL_DT)
         params = conditions.at(time)
-        now = simulation.sense(state)
-        sensed = Sensed(now.state, time - (now.time - now.stamp), time)
-        reference = reference_state(path, *clocks.shifted(clock, 0.0))
-        new_memory, command = commanded(controller, memory, path, clock, sensed)
-        command = jnp.clip(command, params.command_low, params.command_high)
-
-        true = simulation.truth(engine, state)
-        new_state, sampled = simulation.step(engine, params, state, command)
-        error = jnp.linalg.norm(true.position - reference.position)
-        lost = (new_state.crash == FLYING) & ((error > limit) | ~jnp.isfinite(error))
-        new_state = new_state.replace(crash=jnp.where(lost, ERROR, new_state.crash))
-        factor, fallback = help_of(controller, new_memory)
-        slowed = clocks.with_time_scale(clock, time_scale * factor)
-        new_clock = clocks.advance(slowed, CONTROL_DT)
-        rate = clocks.rates(clock)[0]
-
+        after, record = fly_tick(engine, params, now, controller, path, time_scale, time)
         valid = time < seconds - 0.5 * CONTROL_DT
         # Beyond the end everything stands still, so that batches share one length.
-        carry = jax.tree.map(
-            partial(jnp.where, valid),
-            (new_state, new_memory, new_clock),
-            (state.replace(tick=new_state.tick), memory, clock),
+        still = now._replace(state=now.state.replace(tick=after.state.tick))
+        received = record.sample_received & valid
+        return (
+            jax.tree.map(partial(jnp.where, valid), after, still),
+            record._replace(valid=valid, sample_received=received),
         )
-        record = Rollout(
-            time=time,
-            valid=valid,
-            sensed=sensed.state,
-            stamp=sensed.stamp,
-            command=command,
-            reference=reference,
-            phase=clock.phase,
-            phase_rate=rate,
-            time_scale=clock.time_scale,
-            truth=true,
-            crashed=state.crash != FLYING,
-            sample_time=time + jnp.array([0.5, 1.0]) * CONTROL_DT,
-            sample=sampled.state,
-            sample_received=sampled.received & valid,
-            diagnostics=_diagnose(params, new_state, true),
-            fallback=fallback,
-        )
-        return carry, record
 
     memory = jax.tree.map(jnp.asarray, controller.start())
     clock = jax.tree.map(lambda x: jnp.asarray(x, jnp.float32), clock)
-    (state, _, _), rollout = jax.lax.scan(tick, (state, memory, clock), None, length=ticks)
+    (state, _, _), rollout = jax.lax.scan(tick, Now(state, memory, clock), None, length=ticks)
 
     def merge(leaf: Any) -> Any:
         return leaf.reshape((-1, *leaf.shape[2:]))
@@ -157,24 +132,104 @@ def fly(
     return state, rollout
 
 
-def commanded(
-    controller: Controller, memory: Any, path: Path, clock: Clock, sensed: Sensed
-) -> tuple[Any, jax.Array]:
-    """What a controller remembers and commands [4], by the reference of the sample's own moment."""
+@partial(jax.jit, static_argnames=("engine", "ticks"))
+def fly_all(
+    engine: Engine,
+    conditions: Conditions,
+    keys: jax.Array,
+    controller: Controller,
+    path: Path,
+    clock: Clock,
+    seconds: Scalar,
+    *,
+    ticks: int,
+) -> Rollout:
+    """A first flight of each of many vehicles [N], which differ in conditions and noise."""
+    path, clock = jax.tree.map(lambda x: jnp.asarray(x, jnp.float32), (path, clock))
+    start = derivatives(path, clock.phase)[0, :3]
+
+    def one(conditions: Conditions, key: jax.Array) -> Rollout:
+        state = simulation.reset(engine, conditions.before, key, start)
+        return fly(engine, conditions, state, controller, path, clock, seconds, ticks=ticks)[1]
+
+    return jax.vmap(one)(conditions, keys)
+
+
+def fly_tick(
+    engine: Engine,
+    params: PlantParams,
+    now: Now,
+    controller: Controller,
+    path: Path,
+    asked: Scalar,
+    time: Scalar,
+) -> tuple[Now, Rollout]:
+    """One control interval: sense, compare with the reference, command, fly; what is recorded.
+
+    Args:
+        engine: of the plant.
+        params: of the plant, at this moment.
+        now: what goes on from interval to interval.
+        controller: what flies.
+        path: to be followed.
+        asked: time scale, but for what the controller does to it in trouble.
+        time: [s] since the start of the flight.
+    """
+    state, memory, clock = now
+    newest = simulation.sense(state)
+    sensed = newest._replace(stamp=time - (newest.time - newest.stamp), time=time)
+    reference = reference_state(path, *clocks.shifted(clock, 0.0))
+    memory, command, following, fallback = decided(controller, path, memory, clock, asked, sensed)
+    command = jnp.clip(command, params.command_low, params.command_high)
+
+    true = simulation.truth(engine, state)
+    after, sampled = simulation.step(engine, params, state, command)
+    error = jnp.linalg.norm(true.position - reference.position)
+    lost = (after.crash == FLYING) & ~(error <= params.crash.error)
+    after = after.replace(crash=jnp.where(lost, ERROR, after.crash))
+    record = Rollout(
+        time=time,
+        valid=jnp.bool_(True),
+        sensed=sensed.state,
+        stamp=sensed.stamp,
+        command=command,
+        reference=reference,
+        phase=clock.phase,
+        phase_rate=clocks.rates(clock)[0],
+        time_scale=clock.time_scale,
+        truth=true,
+        crashed=state.crash != FLYING,
+        sample_time=time + jnp.array([0.5, 1.0]) * CONTROL_DT,
+        sample=sampled.state,
+        sample_received=sampled.received,
+        diagnostics=_diagnose(params, after, true),
+        fallback=fallback,
+        measured=sensed.measured,
+    )
+    return Now(after, memory, following), record
+
+
+def decided(
+    controller: Controller, path: Path, memory: Any, clock: Clock, asked: Scalar, sensed: Sensed
+) -> tuple[Any, jax.Array, Clock, jax.Array]:
+    """What a controller does about a sample, by the reference of the sample's own moment.
+
+    Returns:
+        What it remembers, its command [4], the clock after the interval, which it may slow down
+        from the time scale that is asked for, and whether a fallback gave the command.
+    """
     age = sensed.time - sensed.stamp
     wanted = jax.vmap(lambda offset: reference_state(path, *clocks.shifted(clock, offset - age)))(
         controller.preview_s()
     )
     memory, command = controller(memory, sensed, wanted)
     # A controller's NaN is never sent: the vehicle is told to hover.
-    return memory, jnp.where(jnp.all(jnp.isfinite(command)), command, COMMAND_HOVER)
-
-
-def help_of(controller: Controller, memory: Any) -> tuple[Any, jax.Array]:
-    """What a controller may have when in trouble: a factor on the time scale, and a fallback."""
-    factor = getattr(controller, "time_scale_factor", lambda memory: 1.0)
-    fallback = getattr(controller, "fallback", lambda memory: False)
-    return factor(memory), jnp.asarray(fallback(memory))
+    command = jnp.where(jnp.all(jnp.isfinite(command)), command, COMMAND_HOVER)
+    # What a controller may have for when it is in trouble.
+    factor = getattr(controller, "time_scale_factor", lambda memory: 1.0)(memory)
+    fallback = getattr(controller, "fallback", lambda memory: False)(memory)
+    slowed = clocks.with_time_scale(clock, asked * factor)
+    return memory, command, clocks.advance(slowed, CONTROL_DT), jnp.asarray(fallback)
 
 
 def _diagnose(params: PlantParams, state: PlantState, true: Any) -> Diagnostics:

@@ -34,11 +34,15 @@ class CommandMessage:
 
 @struct.dataclass
 class SampleMessage:
-    """A measured motion on its way; `arrival` and `age` [s] count from the moment it is taken."""
+    """A measured motion on its way; `arrival` and `age` [s] count from the moment it is taken.
+
+    With it travels what the sensors said at that moment, by their names.
+    """
 
     motion: Motion
     arrival: Scalar
     age: Scalar
+    measured: dict[str, jax.Array] = struct.field(default_factory=dict)
 
 
 # ---------------------------------------------------------------- commands
@@ -90,9 +94,9 @@ def commands_later(
 # ---------------------------------------------------------------- samples
 
 
-def first_sample(motion: Motion) -> tuple[SampleMessage, ...]:
+def first_sample(motion: Motion, measured: dict[str, jax.Array]) -> tuple[SampleMessage, ...]:
     """A buffer in which this motion was sampled and received just now."""
-    sample = SampleMessage(motion, jnp.float32(_LONG_AGO), jnp.float32(0.0))
+    sample = SampleMessage(motion, jnp.float32(_LONG_AGO), jnp.float32(0.0), measured)
     return (sample,) * SAMPLES_KEPT
 
 

@@ -48,6 +48,7 @@ class Scenario:
     settings: Settings
     changes: tuple[Change, ...] = ()
     ranges: dict[str, tuple[float, float]] = field(default_factory=dict)
+    note: str = ""  # what its author may not have meant
 
     @property
     def randomised(self) -> bool:
@@ -114,7 +115,8 @@ def _read(path: Path, depth: int) -> Scenario:
             raise table.fail("base", f"a chain of at most {_MAX_DEPTH} scenarios (a circle?)")
         base = _read(_base_path(table, base_name), depth + 1)
     else:
-        base = Scenario("still", "", Settings())
+        ideal = f"{path} has no 'base': what it does not set is ideal, as in 'still'"
+        base = Scenario("still", "", Settings(), note="" if path.stem == "still" else ideal)
     settings = base.settings.replace(**_read_values(table))
     changes = tuple(_read_change(t) for t in table.tables("change")) or base.changes
     ranges = {**base.ranges, **_read_ranges(table.table("randomise"))}
@@ -127,7 +129,7 @@ def _read(path: Path, depth: int) -> Scenario:
     for change in sorted(changes, key=_order):
         candidate = candidate.replace(**change.values)
         _check_together(path, candidate)
-    return Scenario(path.stem, description, settings, changes, ranges)
+    return Scenario(path.stem, description, settings, changes, ranges, base.note)
 
 
 def _base_path(table: Table, name: str) -> Path:

@@ -25,6 +25,7 @@ from lafr_mjx.plant.plugins.plugin import (
     CommandPlugin,
     Flow,
     ForcePlugin,
+    MeasurePlugin,
     Plugin,
     SensePlugin,
 )
@@ -85,13 +86,15 @@ def reset(
         name: plugin.init(Draws.of(key, _INIT_MOMENT, name))
         for name, plugin in params.plugins.items()
     }
+    speeds = params.rotors.hover_speeds(params.inertial.mass, GRAVITY)
+    memories, measured = _measured(params, memories, motion, speeds, (key, _INIT_MOMENT))
     return PlantState(
         physics=engine.physics(motion),
-        rotor_speed=params.rotors.hover_speeds(params.inertial.mass, GRAVITY),
+        rotor_speed=speeds,
         gyro=GyroState.start(motion.rates),
         rate_loop=RateLoopState.start(motion.rates),
         commands=messages.full_of(hover),
-        samples=messages.first_sample(motion),
+        samples=messages.first_sample(motion, measured),
         memories=memories,
         key=key,
         tick=jnp.int32(0),
@@ -151,14 +154,19 @@ def step(
         inner, _ = jax.lax.scan(physics_step, inner, steps)
         physics, speeds, gyro, loop, saturation, _, _ = inner
 
-        sample = SampleMessage(engine.motion(physics), jnp.float32(0.0), jnp.float32(0.0))
-        sense_memories = dict(sense_memories)
+        motion = engine.motion(physics)
+        sense_memories, measured = _measured(
+            params, {**memories, **sense_memories}, motion, speeds, (state.key, moment + 1 + index)
+        )
+        sense_memories = {name: sense_memories[name] for name in sensing}
+        sample = SampleMessage(motion, jnp.float32(0.0), jnp.float32(0.0), measured)
         for name, plugin in _of(params, SensePlugin):
             draws = Draws.of(state.key, moment + 1 + index, name)
             sense_memories[name], sample = plugin.sense(sense_memories[name], draws, sample)
         return (physics, speeds, gyro, loop, saturation, sense_memories), sample
 
-    sense_memories = {name: memories[name] for name, _ in _of(params, SensePlugin)}
+    sensing = [name for phase in (SensePlugin, MeasurePlugin) for name, _ in _of(params, phase)]
+    sense_memories = {name: memories[name] for name in sensing}
     carry = (
         state.physics, state.rotor_speed, state.gyro, state.rate_loop, Saturation.none(),
         sense_memories,
@@ -178,8 +186,11 @@ def step(
     samples, sampled = state.samples, []
     for i in range(SAMPLES_PER_TICK):
         sample = jax.tree.map(lambda leaf, i=i: leaf[i], taken)
-        motion = jax.tree.map(partial(jnp.where, frozen), standing, sample.motion)
-        sample = sample.replace(motion=motion)
+        motion, measured = jax.tree.map(
+            partial(jnp.where, frozen),
+            (standing, state.samples[0].measured), (sample.motion, sample.measured),
+        )  # fmt: skip
+        sample = sample.replace(motion=motion, measured=measured)
         samples = messages.take(messages.samples_later(samples, SAMPLE_DT), sample)
         sampled.append(motion.array())
 
@@ -204,7 +215,7 @@ def sense(state: PlantState) -> Sensed:
     """The newest sample that has reached the controller; times are since the reset."""
     sample = messages.newest_arrived(state.samples)
     now = state.tick * jnp.float32(CONTROL_DT)
-    return Sensed(state=sample.motion.state(), stamp=now - sample.age, time=now)
+    return Sensed(sample.motion.state(), now - sample.age, now, sample.measured)
 
 
 def truth(engine: Engine, state: PlantState) -> State:
@@ -230,6 +241,20 @@ def total_wrench(
 ) -> Wrench:
     """All that acts on the body while its rotors go from the first to the second speeds."""
     rotors, (before, speeds) = params.rotors, turned
+    flow = flow_around(params, memories, motion, speeds, unit)
+    total = rotors.wrench(flow.rotor_thrust)
+    momentum = rotors.momentum_torque(before, speeds, motion.rates, dt)
+    total = Wrench(total.force, total.torque + momentum)
+    for name, plugin in _of(params, ForcePlugin):
+        total = total + plugin.wrench(memories[name], flow)
+    return materialise(total, unit)
+
+
+def flow_around(
+    params: PlantParams, memories: dict[str, Any], motion: Motion, speeds: Four, unit: Scalar
+) -> Flow:
+    """A vehicle in the air with its rotors at these speeds."""
+    rotors = params.rotors
     thrusts = rotors.thrusts(speeds)
     rotation, rates = materialise(motion.attitude.matrix(), unit), motion.rates
 
@@ -240,7 +265,7 @@ def total_wrench(
 
     at_rotors = tuple(relative(point) for point in rotors.position)
     mean = materialise((at_rotors[0] + at_rotors[1] + at_rotors[2] + at_rotors[3]) * 0.25, unit)
-    flow = Flow(
+    return Flow(
         motion=motion,
         air_velocity=mean,
         rotor_air_velocity=at_rotors,
@@ -248,12 +273,27 @@ def total_wrench(
         rotor_speed=speeds,
         rotor_thrust=thrusts,
     )
-    total = rotors.wrench(thrusts)
-    momentum = rotors.momentum_torque(before, speeds, rates, dt)
-    total = Wrench(total.force, total.torque + momentum)
-    for name, plugin in _of(params, ForcePlugin):
-        total = total + plugin.wrench(memories[name], flow)
-    return materialise(total, unit)
+
+
+def _measured(
+    params: PlantParams,
+    memories: dict[str, Any],
+    motion: Motion,
+    speeds: Four,
+    moment: tuple[jax.Array, Any],
+) -> tuple[dict[str, Any], dict[str, jax.Array]]:
+    """Memories after the sensors have measured, and what they said, by their names."""
+    sensors, said = _of(params, MeasurePlugin), {}
+    if not sensors:
+        return memories, said
+    key, index = moment
+    unit = runtime_unit(params.inertial.mass)
+    flow, memories = flow_around(params, memories, motion, speeds, unit), dict(memories)
+    for name, sensor in sensors:
+        memories[name], value = sensor.measure(memories[name], Draws.of(key, index, name), flow)
+        value = value.array() if isinstance(value, Vec3) else value
+        said[name] = jnp.asarray(value, jnp.float32)
+    return memories, said
 
 
 @struct.dataclass

@@ -9,7 +9,7 @@ import jax
 import jax.numpy as jnp
 import numpy as np
 
-from lafr_mjx.plant.flight import commanded, help_of
+from lafr_mjx.plant.flight import decided
 from lafr_mjx.reference import clock as clocks
 from lafr_mjx.reference.flatness import reference_state
 from lafr_mjx.types import CONTROL_DT, SAMPLE_DT, Rollout, Sensed
@@ -27,6 +27,9 @@ _LOST_M = 2.0
 
 _FLOOR_M = 0.05
 """Height below which it is over, too."""
+
+
+_decided = jax.jit(decided)
 
 
 def fly_steps(
@@ -72,7 +75,7 @@ def fly_steps(
         late = np.asarray(min(sensing_delay * SAMPLE_DT, tick * CONTROL_DT), np.float32)
         sensed = Sensed(seen[-1 - sensing_delay], np.asarray(time - late), time)
         reference, rate = _asked(path, clock)
-        memory, command, after, fallback = _tick(controller, path, memory, clock, asked, sensed)
+        memory, command, after, fallback = _decided(controller, path, memory, clock, asked, sensed)
         off = np.linalg.norm(now.position - np.asarray(reference.position))
         crashed = crashed or not (off < _LOST_M and now.position[2] > _FLOOR_M)
         samples = (now, now) if crashed else step(np.asarray(command, float))
@@ -110,17 +113,6 @@ def fly_steps(
 def _asked(path: Path, clock: Clock) -> tuple[Any, Any]:
     """The reference of now, and the phase's rate."""
     return reference_state(path, *clocks.shifted(clock, 0.0)), clocks.rates(clock)[0]
-
-
-@jax.jit
-def _tick(
-    controller: Any, path: Path, memory: Any, clock: Clock, asked: Any, sensed: Sensed
-) -> tuple[Any, Any, Clock, jax.Array]:
-    """One command, what goes on to the next, and whether a fallback gave it."""
-    memory, command = commanded(controller, memory, path, clock, sensed)
-    factor, fallback = help_of(controller, memory)
-    slowed = clocks.with_time_scale(clock, asked * factor)
-    return memory, command, clocks.advance(slowed, CONTROL_DT), fallback
 
 
 def _stacked(rows: list[Any]) -> Any:

@@ -1,7 +1,7 @@
 """A recorded flight on disk: one `.npz` with an array for each field of a `Rollout`.
 
-The arrays are named by their fields, e.g. `time`, `sensed.position`, `diagnostics.voltage`, and
-those of the path that was its reference, e.g. `path.breaks`.
+The arrays are named by their fields, e.g. `time`, `sensed.position`, `diagnostics.voltage`,
+`measured.NAME` of a sensor, and those of the path that was its reference, e.g. `path.breaks`.
 """
 
 from __future__ import annotations
@@ -43,7 +43,7 @@ def save_rollout(path: Path, rollout: Rollout, flown: paths.Path | None = None) 
     for name, value in rollout._asdict().items():
         if name in _PARTS:
             arrays |= {f"{name}.{key}": np.asarray(x) for key, x in value._asdict().items()}
-        elif name == "diagnostics":
+        elif name in ("diagnostics", "measured"):
             arrays |= {f"{name}.{key}": np.asarray(x) for key, x in _items(value).items()}
         elif value is not None:
             arrays[name] = np.asarray(value)
@@ -73,6 +73,9 @@ def load_rollout(path: Path) -> Rollout:
             if name in _PARTS:
                 part = _PARTS[name]
                 fields[name] = part(*(arrays.pop(f"{name}.{key}") for key in part._fields))
+            elif name == "measured":
+                found = [key for key in arrays if key.startswith("measured.")]
+                fields[name] = {key.partition(".")[2]: arrays.pop(key) for key in found}
             elif name == "fallback":  # earlier files do not say
                 fields[name] = arrays.pop(name, None)
             elif name != "diagnostics":
@@ -152,8 +155,11 @@ def _check(path: Path, rollout: Rollout) -> None:
         rows = 2 * ticks if name in _SAMPLES else ticks
         for key, array in value._asdict().items() if name in _PARTS else [(name, value)]:
             wanted = (rows, *tails.get(key, ()))
-            if name != "diagnostics" and array is not None and array.shape != wanted:
+            if array is None or name in ("diagnostics", "measured"):
+                continue
+            if array.shape != wanted:
                 raise InputError(f"{path}: '{name}' has the shape {array.shape}, not {wanted}")
-    for name, array in _items(rollout.diagnostics).items():
-        if array.shape[:1] != (ticks,):
-            raise InputError(f"{path}: 'diagnostics.{name}' has the shape {array.shape}")
+    for part in ("diagnostics", "measured"):
+        for name, array in _items(getattr(rollout, part)).items():
+            if array.shape[:1] != (ticks,):
+                raise InputError(f"{path}: '{part}.{name}' has the shape {array.shape}")

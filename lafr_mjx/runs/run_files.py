@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import contextlib
 import errno
 import fcntl
 import json
@@ -10,37 +9,52 @@ import os
 from typing import TYPE_CHECKING, Any
 
 from lafr_mjx.errors import InputError
+from lafr_mjx.output import plain
 
 if TYPE_CHECKING:
+    from collections.abc import Callable, Iterable
     from pathlib import Path
 
 LOCK_NAME = ".lock"
 
 
-def read_lines(path: Path) -> list[tuple[dict[str, Any], int]]:
-    """Records of a file of JSON lines, each with the offset of its end."""
+def read_lines(path: Path, refused: Callable[[int, str], InputError]) -> list[tuple[Any, int]]:
+    """What the lines of a file say, each with the offset of its end; half a line is left out.
+
+    Args:
+        path: of a file of JSON lines; without it there is none.
+        refused: the error for a line, by its number and what is wrong with it.
+    """
     try:
         data = path.read_bytes()
     except FileNotFoundError:
         return []
     except OSError as error:
         raise InputError(f"{path}: cannot be read: {error.strerror or error}") from error
-    lines: list[tuple[dict[str, Any], int]] = []
-    end = 0
+    lines, end = [], 0
     *complete, _ = data.split(b"\n")  # what follows the last line's end is half a line
-    for i, line in enumerate(complete):
-        end += len(line) + 1
-        record: dict[str, Any] = {}
-        with contextlib.suppress(ValueError, RecursionError):
-            read = json.loads(line)
-            record = read if isinstance(read, dict) else {}
-        number = record.get("iteration")
-        if not isinstance(number, int) or (lines and number <= lines[-1][0]["iteration"]):
-            if i == len(complete) - 1:
+    for number, line in enumerate(complete, start=1):
+        try:
+            record = json.loads(line)
+        except (ValueError, RecursionError) as error:
+            if number == len(complete):
                 break  # lost with the power before it was all on the disk
-            raise InputError(f"{path}: line {i + 1} is not a record of an iteration")
+            raise refused(number, "cannot be read") from error
+        end += len(line) + 1
         lines.append((record, end))
     return lines
+
+
+def append_lines(path: Path, records: Iterable[Any], end: int) -> None:
+    """Write lines from an offset on; when this returns, they are on the disk."""
+    text = "".join(json.dumps(plain(record), allow_nan=False) + "\n" for record in records)
+    with path.open("r+b" if path.exists() else "xb") as file:
+        # A killed writer may have left half a line.
+        file.seek(end)
+        file.truncate()
+        file.write(text.encode("utf-8"))
+        file.flush()
+        os.fsync(file.fileno())
 
 
 def locked(path: Path) -> int:

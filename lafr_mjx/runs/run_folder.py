@@ -15,7 +15,6 @@ newest checkpoint is dropped on resuming (`truncate_after`) and flown again, one
 from __future__ import annotations
 
 import contextlib
-import json
 import os
 import re
 import tomllib
@@ -129,23 +128,16 @@ class RunFolder(Closing):
         What is not finite becomes null. The number `iteration` is the next one if not given.
         """
         with self.writing(_ITERATIONS) as path:
-            lines = files.read_lines(path)
+            lines = self._lines()
             following = lines[-1][0]["iteration"] + 1 if lines else 0
-            numbered = {"iteration": following, **output.plain(dict(record))}
+            numbered = {"iteration": following, **record}
             if numbered["iteration"] < following:
                 raise ValueError(f"iteration {numbered['iteration']} is in {path} already")
-            text = json.dumps(numbered, allow_nan=False) + "\n"
-            with path.open("r+b" if path.exists() else "xb") as file:
-                # A killed writer may have left half a line.
-                file.seek(lines[-1][1] if lines else 0)
-                file.truncate()
-                file.write(text.encode("utf-8"))
-                file.flush()
-                os.fsync(file.fileno())
+            files.append_lines(path, [numbered], lines[-1][1] if lines else 0)
 
     def iterations(self) -> list[dict[str, Any]]:
         """Figures of the iterations; half a line at the end is left out."""
-        return [record for record, _ in files.read_lines(self.path / _ITERATIONS)]
+        return [record for record, _ in self._lines()]
 
     def save_rollout(self, number: int, rollout: Rollout, path: paths.Path | None = None) -> None:
         """Write the recorded flight of an iteration, with the path that was its reference."""
@@ -180,8 +172,7 @@ class RunFolder(Closing):
         """Forget what is beyond a checkpoint (all of it beyond -1), to go on from there."""
         with self.writing(_ITERATIONS) as path:
             checkpoints.remove_after(self.path / "checkpoints", number)
-            lines = files.read_lines(path)
-            kept = [end for record, end in lines if record["iteration"] <= number]
+            kept = [end for record, end in self._lines() if record["iteration"] <= number]
             if path.exists():
                 files.write_whole(path, path.read_bytes()[: kept[-1] if kept else 0])
             for i, file in self._rollouts():
@@ -194,6 +185,21 @@ class RunFolder(Closing):
         """Write the figures of the whole run."""
         with self.writing("summary.json") as path:
             output.write_json(path, figures)
+
+    def _lines(self) -> list[tuple[dict[str, Any], int]]:
+        """Records of the iterations, each with the offset of its end."""
+        path, last = self.path / _ITERATIONS, -1
+
+        def refused(number: int, why: str = "has no number") -> InputError:
+            return InputError(f"{path}: line {number} is not a record of an iteration: {why}")
+
+        lines = files.read_lines(path, refused)
+        for number, (record, _) in enumerate(lines, start=1):
+            found = record.get("iteration") if isinstance(record, dict) else None
+            if not isinstance(found, int) or found <= last:
+                raise refused(number)
+            last = found
+        return lines
 
     def _rollouts(self) -> Iterator[tuple[int, Path]]:
         for file in (self.path / "rollouts").glob("*.npz"):

@@ -2,10 +2,12 @@
 
 from __future__ import annotations
 
+import math
 from typing import TYPE_CHECKING
 
 import numpy as np
 
+from lafr_mjx.gates import crossings
 from lafr_mjx.reference.path import derivatives, lap_s
 
 if TYPE_CHECKING:
@@ -113,11 +115,7 @@ def gate_states(gates: tuple[Gate, ...], position: np.ndarray) -> np.ndarray:
     """
     states = np.full((len(position), len(gates)), AHEAD)
     for j, gate in enumerate(gates):
-        depth = (position - gate.position) @ gate.normal
-        for i in np.flatnonzero((depth[:-1] < 0.0) & (depth[1:] >= 0.0)):
-            share = depth[i] / (depth[i] - depth[i + 1])
-            place = position[i] + share * (position[i + 1] - position[i])
-            off = np.linalg.norm(place - gate.position) / gate.radius
-            if off <= _NEAR_GATE:
-                states[i + 1 :, j] = PASSED if off <= 1.0 else MISSED
+        for where, away in zip(*crossings(position, gate), strict=True):
+            if away <= _NEAR_GATE * gate.radius:
+                states[math.ceil(where) :, j] = PASSED if away <= gate.radius else MISSED
     return states

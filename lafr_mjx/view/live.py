@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections import deque
-from functools import partial
 from typing import TYPE_CHECKING, Any, NamedTuple
 
 import jax
@@ -14,20 +13,17 @@ from lafr_mjx import compilation_cache, so3
 from lafr_mjx.adaptation.first_policy import stored_policy
 from lafr_mjx.control.geometric import geometric_controller
 from lafr_mjx.output import check_range
-from lafr_mjx.plant import simulation
+from lafr_mjx.plant import flight, simulation
 from lafr_mjx.plant.engine import EngineName, build_engine
-from lafr_mjx.plant.flight import commanded
 from lafr_mjx.plant.plant import Plant
 from lafr_mjx.plant.plugins import SteadyWind
 from lafr_mjx.plant.scenario import Scenario, load_scenario
 from lafr_mjx.plant.scenario_params import params_for
 from lafr_mjx.plant.vec3 import Vec3
 from lafr_mjx.plant.vehicle import Vehicle, load_vehicle
-from lafr_mjx.reference import clock as clocks
-from lafr_mjx.reference.flatness import reference_state
 from lafr_mjx.reference.path import derivatives
 from lafr_mjx.tasks import Task, load_task
-from lafr_mjx.types import CONTROL_DT, Reference, Sensed, State
+from lafr_mjx.types import CONTROL_DT
 from lafr_mjx.view.course_shapes import gate_states
 from lafr_mjx.view.player import BACKSPACE, DOWN, EIGHT, ENTER, SEVEN, SIX, SPACE, UP
 from lafr_mjx.view.replay import Replay, replay_of
@@ -36,10 +32,7 @@ from lafr_mjx.view.shown_flight import SPIN_SHOWN, Moment
 if TYPE_CHECKING:
     from pathlib import Path
 
-    from lafr_mjx.plant.engine import Engine
-    from lafr_mjx.plant.params import PlantParams
-    from lafr_mjx.plant.simulation import PlantState
-    from lafr_mjx.reference.clock import Clock
+    from lafr_mjx.types import Rollout
 
 LIVE_KEYS = (
     ("Space", "pause"),
@@ -105,22 +98,7 @@ def _quaternion(rotation: Any) -> np.ndarray:
     return np.asarray(so3.matrix_to_quaternion(np.asarray(rotation, float)))
 
 
-class _Now(NamedTuple):
-    """What goes on from tick to tick."""
-
-    state: PlantState
-    memory: Any
-    clock: Clock
-
-
-class _Seen(NamedTuple):
-    """What is shown of a tick."""
-
-    truth: State
-    reference: Reference
-    rotor_speed: Any
-    phase: Any
-    crash: Any
+_tick = jax.jit(flight.fly_tick, static_argnames=("engine",))
 
 
 class LiveFlight:
@@ -146,7 +124,7 @@ class LiveFlight:
     @property
     def crash(self) -> str:
         """Why it does not fly any more; empty while it flies."""
-        code = int(self._seen.crash)
+        code = int(self._seen.diagnostics.crash)
         return "" if code == simulation.FLYING else simulation.CRASH_NAMES[code]
 
     def restart(self) -> None:
@@ -159,7 +137,7 @@ class LiveFlight:
         )
         state = simulation.reset(self._engine, self._params, key, start)
         memory = jax.tree.map(jnp.asarray, self._controller.start())
-        self._now = _Now(state, memory, clock)
+        self._now = flight.Now(state, memory, clock)
         self._trail.clear()
         self._blades = np.zeros(4)
         self._ended_at: float | None = None
@@ -172,8 +150,8 @@ class LiveFlight:
             return
         self._seen = jax.device_get(self._advance(still=False))
         self.time += CONTROL_DT
-        spin = np.asarray(self.setup.vehicle.rotors.spin)
-        self._blades = self._blades - SPIN_SHOWN * CONTROL_DT * spin * self._seen.rotor_speed
+        turned = np.asarray(self.setup.vehicle.rotors.spin) * self._seen.diagnostics.rotor_speed
+        self._blades = self._blades - SPIN_SHOWN * CONTROL_DT * turned
         speed = float(np.linalg.norm(self._seen.truth.velocity))
         self._trail.append((self.time, np.asarray(self._seen.truth.position, float), speed))
         while self._trail and self._trail[0][0] < self.time - _KEPT_S:
@@ -235,34 +213,13 @@ class LiveFlight:
         elif key == ENTER:
             self.follow = not self.follow
 
-    def _advance(self, *, still: bool) -> _Seen:
+    def _advance(self, *, still: bool) -> Rollout:
         wind = SteadyWind(Vec3(*(jnp.float32(x) for x in self.wind)))
         params = self._params.replace(plugins={**self._params.plugins, "wind": wind})
         now, seen = _tick(
             self._engine, params, self._now, self._controller, self._path,
-            jnp.float32(self.time_scale),
+            jnp.float32(self.time_scale), self._now.clock.elapsed,
         )  # fmt: skip
         if not still:
             self._now = now
         return seen
-
-
-@partial(jax.jit, static_argnames=("engine",))
-def _tick(
-    engine: Engine, params: PlantParams, now: _Now, controller: Any, path: Any, time_scale: Any
-) -> tuple[_Now, _Seen]:
-    """One control interval: sense, compare with the reference, command, fly."""
-    state, memory, clock = now
-    sensed = simulation.sense(state)
-    time = clock.elapsed
-    sensed = Sensed(sensed.state, time - (sensed.time - sensed.stamp), time)
-    memory, command = commanded(controller, memory, path, clock, sensed)
-    reference = reference_state(path, *clocks.shifted(clock, 0.0))
-    new, _ = simulation.step(engine, params, state, command)
-    clock = clocks.advance(clocks.with_time_scale(clock, time_scale), CONTROL_DT)
-    true = simulation.truth(engine, state)
-    error = jnp.linalg.norm(true.position - reference.position)
-    lost = (new.crash == simulation.FLYING) & ~(error <= params.crash.error)
-    new = new.replace(crash=jnp.where(lost, simulation.ERROR, new.crash))
-    seen = _Seen(true, reference, jnp.stack(state.rotor_speed), clock.phase, state.crash)
-    return _Now(new, memory, clock), seen

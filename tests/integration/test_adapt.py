@@ -2,15 +2,13 @@
 
 import json
 from dataclasses import replace
-from types import SimpleNamespace
-from typing import Any
 
 import jax
 import numpy as np
 import pytest
 
 from lafr_mjx import batching
-from lafr_mjx.adaptation.adaptation_job import AdaptationJob
+from lafr_mjx.adaptation.adaptation_job import AdaptationJob, Report
 from lafr_mjx.control.policy_file import load_policy
 from lafr_mjx.errors import RunError
 from lafr_mjx.learner import loop
@@ -24,21 +22,16 @@ SPEC = RunSpec("figure8", "wind5", iterations=4, seed=100, engine="freebody")
 def flown(path, job, stop_before=None):
     """Begin a run, without a word, and fly it; `stop_before` plays a user who interrupts."""
 
-    def before(iteration):
-        if iteration == stop_before:
-            raise KeyboardInterrupt
+    class Quiet(Report):
+        def before(self, iteration):
+            if iteration == stop_before:
+                raise KeyboardInterrupt
 
-    def nothing(_):
-        pass
-
-    quiet: Any = SimpleNamespace(
-        ready=nothing, stage=nothing, before=before, after=nothing, say=nothing
-    )
     resumed = (path / "config.toml").exists()
     with (
         RunFolder.open(path, resume=True) if resumed else RunFolder.create(path, job.config())
     ) as folder:
-        (AdaptationJob.from_config(folder.config) if resumed else job).work(folder, quiet)
+        (AdaptationJob.from_config(folder.config) if resumed else job).work(folder, Quiet())
     return without_wall_time(path)
 
 

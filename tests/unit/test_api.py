@@ -33,12 +33,29 @@ def test_the_reference_covers_exactly_the_public_names():
     assert sorted(told) == sorted(f"lafr_mjx.{name}" for name in lm.__all__)
 
 
-@pytest.mark.parametrize("name", ["fly", "adapt", "ablate", "fit", "bounds"])
-def test_functions_tell_their_options_and_how_they_are_called(name):
+@pytest.mark.parametrize(
+    ("name", "option"),
+    [("fly", "json"), ("adapt", "json"), ("ablate", "json"), ("fit", "json"), ("bounds", "json"),
+     ("watch", "strobe"), ("make_report", "bounds"), ("check_claims", "json"),
+     ("reproduce", "seeds")],
+)  # fmt: skip
+def test_functions_tell_their_options_and_how_they_are_called(name, option):
     function = getattr(lm, name)
     options = inspect.signature(function).parameters
-    assert {"json"} <= set(options) and "options" not in options
+    assert option in options and "options" not in options
     assert f">>> lm.{name}(" in function.__doc__ or f"= lm.{name}(" in function.__doc__
+
+
+def test_a_script_makes_pages_and_pictures_like_the_command_line(tmp_path):
+    run = write_run(tmp_path, SPEC, flights=(0, 2))
+    lm.make_report(run, out=tmp_path / "page.html")
+    assert "figure8" in (tmp_path / "page.html").read_text()
+    with pytest.raises(InputError, match=r"strobe .*must end in"):
+        lm.watch(str(run), strobe="a.txt")
+    with pytest.raises(InputError, match="--seeds"):
+        lm.reproduce(quick=True, seeds=(3,))
+    lm.check_claims(only_print=True, out=tmp_path / "claims", json=tmp_path / "claims.json")
+    assert (tmp_path / "claims.json").is_file()
 
 
 def test_a_wrong_option_is_named():

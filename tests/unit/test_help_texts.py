@@ -41,6 +41,12 @@ def test_positional_words_have_names(command, usage, capsys):
     assert usage in help_of([command], capsys).splitlines()[0]
 
 
+def test_lines_are_as_long_as_the_terminal_has_them(capsys, monkeypatch):
+    monkeypatch.setenv("COLUMNS", "200")
+    text = help_of(["adapt"], capsys)
+    assert "learned lag (default), the paper's, in the body frame (body: learns" in text
+
+
 def test_options_are_still_understood(monkeypatch):
     seen = []
     monkeypatch.setattr(cli.Ablate, "run", lambda command: seen.append(command))

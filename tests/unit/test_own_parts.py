@@ -242,6 +242,7 @@ def test_so_is_a_class_in_a_users_file(file):
         ("ats", "mine.py:Sprint(stp=1)", "'stp'; its parameters are step"),
         ("ats", "mine.py:Sprint(step='a')", "settings must be numbers"),
         ("ats", "mine.py:Sprint(0.1)", "PARAMETER=VALUE"),
+        ("ats", "mine.py:Sprint(step=__import__('os'))", "plain values"),
         ("ats", "nowhere.py:Sprint", "there is no file"),
         ("ats", "no.such.module:Sprint", "cannot be imported: ModuleNotFoundError"),
         ("ats", "fast", "must be one of hold, paper, verified"),

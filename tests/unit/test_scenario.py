@@ -9,6 +9,7 @@ import jax
 import numpy as np
 import pytest
 
+from lafr_mjx.commands.fly import Fly
 from lafr_mjx.errors import InputError
 from lafr_mjx.plant.scenario import Settings, load_scenario
 from lafr_mjx.plant.scenario_params import conditions_for, params_for
@@ -168,6 +169,16 @@ def test_unknown_names(tmp_path):
         load_scenario(str(tmp_path / "nowhere.toml"))
     with pytest.raises(InputError, match="unknown scenario 'nothing'"):
         load_scenario(written(tmp_path, 'base = "nothing"'))
+
+
+def test_a_file_without_a_base_is_said_to_be_ideal(tmp_path):
+    alone = load_scenario(written(tmp_path, "gust_mps = 1.0", "alone.toml"))
+    assert "alone.toml has no 'base'" in alone.note and alone.settings.command_delay_ms == 0.0
+    assert load_scenario(written(tmp_path, 'base = "alone.toml"')).note == alone.note
+    told = []
+    Fly(scenario=str(tmp_path / "alone.toml"), engine="freebody").fly(told.append)
+    assert told[0] == alone.note
+    assert not load_scenario("still").note and not load_scenario("wind5").note
 
 
 def test_a_circle_of_bases_is_named(tmp_path):

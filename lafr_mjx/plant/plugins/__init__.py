@@ -17,6 +17,7 @@ from lafr_mjx.plant.plugins.plugin import (
     CommandPlugin,
     Flow,
     ForcePlugin,
+    MeasurePlugin,
     Plugin,
     SensePlugin,
     Setting,
@@ -24,8 +25,8 @@ from lafr_mjx.plant.plugins.plugin import (
 )
 
 __all__ = [
-    "ActuatorPlugin", "AirPlugin", "CommandPlugin", "Flow", "ForcePlugin", "Plugin", "SensePlugin",
-    "Setting", "World", "shipped",
+    "ActuatorPlugin", "AirPlugin", "CommandPlugin", "Flow", "ForcePlugin", "MeasurePlugin",
+    "Plugin", "SensePlugin", "Setting", "World", "shipped",
 ]  # fmt: skip
 
 

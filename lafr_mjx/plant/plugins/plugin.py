@@ -19,6 +19,8 @@ from lafr_mjx.plant.vec3 import Scalar, Vec3
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
+    import jax
+
     from lafr_mjx.plant.messages import CommandMessage, SampleMessage
     from lafr_mjx.plant.noise import Draws
     from lafr_mjx.plant.rigid_body import Motion, Wrench
@@ -31,7 +33,7 @@ Memory = Any  # a pytree; () for a plugin that remembers nothing
 
 @struct.dataclass
 class Flow:
-    """The air as the vehicle meets it, handed to force plugins."""
+    """The vehicle and the air as it meets it, handed to force and measure plugins."""
 
     motion: Motion
     rotor_air_velocity: tuple[Vec3, ...]  # m/s, body axes: relative to the air there
@@ -117,6 +119,20 @@ class ForcePlugin(Plugin):
 
     def wrench(self, memory: Memory, flow: Flow) -> Wrench:
         """Force at the body's origin and torque about it, in body axes."""
+        raise NotImplementedError
+
+
+class MeasurePlugin(Plugin):
+    """A sensor: measures when the state estimator samples (100 Hz).
+
+    What it says travels with that sample, is as late as it and lost with it. It is recorded under
+    the plugin's name (`Rollout.measured`), and controllers see it (`Sensed.measured`).
+    """
+
+    def measure(
+        self, memory: Memory, draws: Draws, flow: Flow
+    ) -> tuple[Memory, Vec3 | Scalar | jax.Array]:
+        """What it says: a number, a vector, or an array of always the same shape."""
         raise NotImplementedError
 
 

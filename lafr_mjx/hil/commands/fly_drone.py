@@ -163,13 +163,9 @@ class Fly(RunSpec):
             )
         if not math.isfinite(scale) or not 0.02 <= scale <= 50.0:
             raise InputError(f"--time-scale {scale}: must be a number from 0.02 to 50")
-        if not profile.simulated:
-            if self.master is None:
-                raise InputError("--master: a real drone needs the address of its ROS master")
-            if self.fault or self.scenario or self.plugins:
-                raise InputError(
-                    "--fault, --scenario and --plugins are for the software drone only"
-                )
+        profile.pilot.check_master(self.master, profile.simulated)
+        if not profile.software_drone and (self.fault or self.scenario or self.plugins):
+            raise InputError("--fault, --scenario and --plugins are for the software drone only")
 
     def _check_path(self, task: Task, scale: float, profile: Profile) -> None:
         """Refuse before anything is started what the control process would refuse in the air."""
@@ -216,7 +212,7 @@ class Fly(RunSpec):
         config["hil"] = {
             "profile": profile.name,
             "simulated": profile.simulated,
-            "lockstep": profile.simulated and not self.real_time,
+            "lockstep": profile.software_drone and not self.real_time,
             "learns": not self._fixed,
         }
         if self._fixed:

@@ -122,5 +122,5 @@ def test_the_checklist_has_the_figures_of_the_profile():
 
 
 def test_unknown_drone_names_the_shipped_ones():
-    with pytest.raises(InputError, match="agilicious192, kingfisher, sim"):
+    with pytest.raises(InputError, match="agilicious192, kingfisher, mavlink, sim"):
         load_profile("hummingbird")

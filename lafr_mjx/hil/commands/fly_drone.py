@@ -40,11 +40,13 @@ class Fly(RunSpec):
 
     python -m lafr_mjx.hil fly figure8 --vehicle agilicious192.toml --master http://10.0.0.2:11311
 
+    python -m lafr_mjx.hil fly figure8 --vehicle mavlink
+
     Space stops (guard, land, motors off), K cuts the motors, l lands, Ctrl-C lands.
     """
 
     vehicle: str = "sim"
-    """Profile of the drone: sim, agilicious192, kingfisher, or path of a file."""
+    """Profile of the drone: sim, agilicious192, kingfisher, mavlink, or path of a file."""
     scenario: str | None = None
     """World of the software drone; by default the task's own."""
     method: FlownMethod = "ours"

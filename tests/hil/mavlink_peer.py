@@ -167,7 +167,7 @@ class Autopilot:
 
 
 class Peer:
-    """The wire: two links, one to each of the processes that listen."""
+    """The wire: a link to each port, whether somebody listens there or not."""
 
     name = "autopilot"
 
@@ -181,7 +181,7 @@ class Peer:
         self.autopilot = Autopilot(pilot.kind, vehicle, profile.ladder.hover_height_m, wanted)
         self.parameters, self.crashed = wanted, ""
         self._system, self._faults = pilot.system, faults
-        self._ports = (pilot.port, pilot.stop_port)
+        self._ports = (pilot.port, *pilot.stop_ports)
         self._pack = mav.MAVLink(None, pilot.system, mav.MAV_COMP_ID_AUTOPILOT1)
         self._parse = mav.MAVLink(None)
         self._sock = socket.socket(socket.AF_INET, socket.SOCK_DGRAM)

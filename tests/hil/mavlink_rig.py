@@ -24,12 +24,12 @@ def free_ports(count):
 
 def profile_of(folder, autopilot="px4", simulated=True):
     """The shipped profile for this autopilot, at ports that are free."""
-    port, stop_port = free_ports(2)
+    port, *stop_ports = free_ports(3)
     text = (data_folder("hil") / "mavlink.toml").read_text(encoding="utf-8")
     for old, new in (
         ('autopilot = "px4"', f'autopilot = "{autopilot}"'),
         ("port = 14540", f"port = {port}"),
-        ("stop_port = 14550", f"stop_port = {stop_port}"),
+        ("stop_ports = [14550, 14551]", f"stop_ports = {stop_ports}"),
         ("simulated = false", f"simulated = {str(simulated).lower()}"),
     ):
         assert old in text

@@ -94,7 +94,7 @@ class Bench:
         self.clock, self.profile = Moved(), profile
         connect = profile.pilot.watch if stop else profile.pilot.connect
         self.drone = connect(profile, None, "127.0.0.1", self.clock)
-        self.other = Counterpart(profile.pilot.stop_port if stop else profile.pilot.port)
+        self.other = Counterpart(profile.pilot.stop_ports[0] if stop else profile.pilot.port)
         self.px4 = autopilot == "px4"
 
     def arrive(self):
@@ -525,6 +525,24 @@ def test_a_second_one_at_the_same_port_is_refused(bench):
         rig.profile.pilot.connect(rig.profile, None, "127.0.0.1", rig.clock)
 
 
+def test_a_second_person_s_stop_has_a_port_of_its_own(bench):
+    rig = bench(stop=True)
+    pilot = rig.profile.pilot
+    second = pilot.watch(rig.profile, None, "127.0.0.1", rig.clock)
+    try:
+        assert second.link.name == f"mavlink:{pilot.stop_ports[1]}"
+        with pytest.raises(InputError, match="a second one of these"):
+            pilot.watch(rig.profile, None, "127.0.0.1", rig.clock)
+        other = Counterpart(pilot.stop_ports[1])
+        other.beat(0)
+        wait_for(lambda: second.reaches, what="its heartbeat")
+        second.call(Call.LAND)
+        (said,) = other.heard("COMMAND_LONG")
+        assert (said.command, said.get_srcComponent()) == (mav.MAV_CMD_DO_SET_MODE, 193)
+    finally:
+        second.close()
+
+
 def test_it_listens_on_the_loopback(bench):
     rig = bench()
     assert rig.drone.link._sock.getsockname() == ("127.0.0.1", rig.profile.pilot.port)
@@ -605,9 +623,9 @@ def test_its_ports_must_differ(tmp_path):
     profile = profile_of(tmp_path)
     path, port = profile.path, profile.pilot.port
     text = path.read_text(encoding="utf-8")
-    stop = f"stop_port = {profile.pilot.stop_port}"
-    path.write_text(text.replace(stop, f"stop_port = {port}"), encoding="utf-8")
-    with pytest.raises(InputError, match="another one than 'port'"):
+    first, second = profile.pilot.stop_ports
+    path.write_text(text.replace(f"[{first}, {second}]", f"[{first}, {port}]"), encoding="utf-8")
+    with pytest.raises(InputError, match="two others than 'port'"):
         load_profile(str(path))
 
 

@@ -38,9 +38,8 @@ class Mavlink(Ears):
     def __init__(
         self, pilot: MavlinkPilot, profile: Profile, host: str, clock: FlightClock
     ) -> None:
-        super().__init__(
-            pilot, profile, (host, pilot.port), mav.MAV_COMP_ID_ONBOARD_COMPUTER, clock
-        )
+        ports = {pilot.port: mav.MAV_COMP_ID_ONBOARD_COMPUTER}
+        super().__init__(pilot, profile, host, ports, clock)
         self._settings = pilot.settings(profile.ladder.hover_height_m)
         self._ours = {mode.number for mode in pilot.autopilot.modes}
         self._up = False  # told to take off, and armed since
@@ -185,14 +184,14 @@ class Mavlink(Ears):
 
 
 class WatchedMavlink(Ears):
-    """The same for the emergency stop, at a port of its own: a `Watched`."""
+    """The same for an emergency stop, at a port of its own: a `Watched`."""
 
     def __init__(
         self, pilot: MavlinkPilot, profile: Profile, host: str, clock: FlightClock
     ) -> None:
-        super().__init__(
-            pilot, profile, (host, pilot.stop_port), mav.MAV_COMP_ID_ONBOARD_COMPUTER2, clock
-        )
+        first = mav.MAV_COMP_ID_ONBOARD_COMPUTER2
+        ports = {port: first + k for k, port in enumerate(pilot.stop_ports)}
+        super().__init__(pilot, profile, host, ports, clock)
 
     @property
     def reaches(self) -> bool:

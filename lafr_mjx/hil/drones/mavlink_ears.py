@@ -68,10 +68,19 @@ class Ears:
         self,
         pilot: MavlinkPilot,
         profile: Profile,
-        address: tuple[str, int],
-        component: int,
+        host: str,
+        ports: dict[int, int],
         clock: FlightClock,
     ) -> None:
+        """Listen.
+
+        Args:
+            pilot: the autopilot.
+            profile: of the drone.
+            host: address of this machine.
+            ports: the first that is free is taken; each with our component there.
+            clock: of the flight.
+        """
         self.arrival = threading.Event()
         self.clock = clock
         self._pilot, self._autopilot = pilot, pilot.autopilot
@@ -89,7 +98,7 @@ class Ears:
         self._tape: deque[tuple[float, float, Motion, Motion]] = deque(maxlen=2000)
         self._counts = {"state": 0, "mocap": 0, "outdated": 0, "refused": 0}
         self._stranger = ""
-        self.link = Link(address, pilot.system, component, clock, self._hear)
+        self.link = Link(host, ports, pilot.system, clock, self._hear)
 
     # ------------------------------------------------------------- what is heard
 

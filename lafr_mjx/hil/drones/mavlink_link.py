@@ -13,7 +13,7 @@ from pymavlink.dialects.v20 import common as mav
 from lafr_mjx.errors import InputError
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Iterator
+    from collections.abc import Callable, Iterable, Iterator
 
     from lafr_mjx.hil.timing.flight_clock import FlightClock
 
@@ -34,13 +34,15 @@ class Link:
 
     def __init__(
         self,
-        address: _Address,
+        host: str,
+        ports: dict[int, int],
         system: int,
-        component: int,
         clock: FlightClock,
         hear: Callable[[Any], None],
     ) -> None:
-        self.name = f"mavlink:{address[1]}"
+        self._sock, port = _bound(host, ports)
+        component = ports[port]
+        self.name = f"mavlink:{port}"
         self.received = self.sent = self.malformed = 0
         self._system, self._component, self._clock, self._hear = system, component, clock, hear
         self._packer = mav.MAVLink(None, system, component)
@@ -49,16 +51,6 @@ class Link:
         self._heard = self._intruded = -math.inf
         self._intruder = ""
         self._lock, self._closing = threading.Lock(), threading.Event()
-        self._sock = socket.socket(socket.AF_INET, socket.SOCK_DGRAM)
-        try:
-            self._sock.bind(address)
-        except OSError as error:
-            self._sock.close()
-            raise InputError(
-                f"UDP {address[0]}:{address[1]} cannot be listened at: {error.strerror}; another "
-                f"program may (a second one of these?)"
-            ) from error
-        self._sock.setblocking(False)
         self._thread = threading.Thread(target=self._read, name="mavlink", daemon=True)
         self._thread.start()
 
@@ -129,6 +121,23 @@ class Link:
         elif kind in _COMMANDS or (system, component) == (self._system, self._component):
             self._intruder = f"system {system}, component {component}"
             self._intruded = now
+
+
+def _bound(host: str, ports: Iterable[int]) -> tuple[socket.socket, int]:
+    """A socket at the first port that is free, and that port."""
+    why = ""
+    for port in ports:
+        sock = socket.socket(socket.AF_INET, socket.SOCK_DGRAM)
+        try:
+            sock.bind((host, port))
+        except OSError as error:
+            sock.close()
+            why = str(error.strerror)
+            continue
+        sock.setblocking(False)
+        return sock, port
+    places = ", ".join(f"{host}:{port}" for port in ports)
+    raise InputError(f"UDP {places} cannot be listened at: {why} (a second one of these?)")
 
 
 def _frames(data: bytes) -> Iterator[bytes]:

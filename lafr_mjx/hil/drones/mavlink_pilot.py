@@ -107,7 +107,7 @@ class MavlinkPilot:
     kind: str  # of the autopilot
     system: int  # its number
     port: int  # UDP, at which the control process listens to it
-    stop_port: int  # ... and the emergency stop
+    stop_ports: tuple[int, ...]  # ... and the emergency stops, each at the first that is free
     hover_thrust: float  # share of the full thrust
     silence_s: float  # its time-out of our stream
     state_hz: float
@@ -125,13 +125,15 @@ class MavlinkPilot:
             kind=kind,
             system=table.integer("system", at_least=1, at_most=255),
             port=table.integer("port", at_least=1024, at_most=65535),
-            stop_port=table.integer("stop_port", at_least=1024, at_most=65535),
+            stop_ports=tuple(
+                int(port) for port in table.vector("stop_ports", 2, at_least=1024, at_most=65535)
+            ),
             hover_thrust=table.number("hover_thrust", at_least=0.05, at_most=0.8),
             silence_s=table.number("silence_s", at_least=0.1, at_most=3.0),
             state_hz=table.number("state_hz", at_least=50.0, at_most=400.0),
         )
-        if pilot.port == pilot.stop_port:
-            raise table.fail("stop_port", f"another one than 'port' ({pilot.port})")
+        if len({pilot.port, *pilot.stop_ports}) < 3:
+            raise table.fail("stop_ports", f"two others than 'port' ({pilot.port})")
         return pilot
 
     @property

@@ -23,6 +23,7 @@ import argparse
 import asyncio
 import contextlib
 import math
+import os
 import signal
 import socket
 import struct
@@ -324,8 +325,8 @@ class Peer:
         if lockstep:
             clock.node = self
             await clock.begin(stop)
-        start, count = clock.now(), 0
-        while not stop.is_set():
+        start, count, parent = clock.now(), 0, os.getppid()
+        while not stop.is_set() and os.getppid() == parent:  # it does not outlive who started it
             count += 1
             moment = count * CYCLE_S
             if lockstep:

@@ -3,8 +3,10 @@
 
 import dataclasses
 import math
+import re
 import socket
 import struct
+import sys
 
 import numpy as np
 import pytest
@@ -639,6 +641,13 @@ def test_it_never_guards_and_its_landing_may_be_asked_for_again():
     assert any("GUID_TIMEOUT is 0.5 s" in line for line in copter.checklist())
 
 
+def test_without_pymavlink_it_says_how_to_get_it(monkeypatch):
+    pilot = load_profile("mavlink").pilot  # a profile can be read without it
+    monkeypatch.setitem(sys.modules, "pymavlink", None)
+    with pytest.raises(InputError, match=re.escape("pip install 'lafr-mjx[mavlink]'")):
+        pilot.check_start(None, simulated=True)
+
+
 def test_there_is_no_ros_master():
     with pytest.raises(InputError, match="with MAVLink there is no ROS master"):
-        load_profile("mavlink").pilot.check_master("http://127.0.0.1:11311", simulated=False)
+        load_profile("mavlink").pilot.check_start("http://127.0.0.1:11311", simulated=False)

@@ -26,10 +26,15 @@ class MavlinkFlight(Flight):
     """A session that can be brought into the air again and again."""
 
     def __init__(self, folder, autopilot):
+        self.autopilot = autopilot
         self.session = MavlinkSession(folder, autopilot)
         self.clock, self.folder = self.session.clock, folder
         self._legs, self._broken_until = 0, 0.0
-        self.session.wait_ready()  # its processes may take long to start
+
+    def up(self, where):
+        if self.session.mode == "disconnected":
+            self.session.wait_ready()  # its processes may take long to start
+        return super().up(where)
 
     def down(self):
         self.session.fault()
@@ -39,9 +44,8 @@ class MavlinkFlight(Flight):
 @pytest.fixture(scope="module", params=["px4", "ardupilot"])
 def flight(request, tmp_path_factory):
     made = MavlinkFlight(tmp_path_factory.mktemp(request.param), request.param)
-    made.autopilot = request.param
-    yield made
-    made.close()
+    with made.session:
+        yield made
 
 
 @pytest.fixture
@@ -171,12 +175,12 @@ def test_emergency_stop(flight, session):
 def test_our_process_is_killed(tmp_path, autopilot):
     """The autopilot levels or holds by itself; the emergency stop lands it."""
     flight = MavlinkFlight(tmp_path, autopilot)
-    session = flight.up("at speed").session
-    os.kill(session.process("control").pid, signal.SIGKILL)
-    session.sleep(1.0)  # twice its time-out
-    expected = {"px4": "HOLD", "ardupilot": "GUIDED"}[autopilot]
-    assert session.modes()[-1] == (expected, "armed")
-    session.close()
+    with flight.session as session:
+        flight.up("at speed")
+        os.kill(session.process("control").pid, signal.SIGKILL)
+        session.sleep(1.0)  # twice its time-out
+        expected = {"px4": "HOLD", "ardupilot": "GUIDED"}[autopilot]
+        assert session.modes()[-1] == (expected, "armed")
     assert session.down and not flight.crashed()
     assert session.modes()[-2:] == [("LAND", "armed"), ("LAND", "disarmed")]
 

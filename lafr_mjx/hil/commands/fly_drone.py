@@ -165,7 +165,7 @@ class Fly(RunSpec):
             )
         if not math.isfinite(scale) or not 0.02 <= scale <= 50.0:
             raise InputError(f"--time-scale {scale}: must be a number from 0.02 to 50")
-        profile.pilot.check_master(self.master, profile.simulated)
+        profile.pilot.check_start(self.master, profile.simulated)
         if not profile.software_drone and (self.fault or self.scenario or self.plugins):
             raise InputError("--fault, --scenario and --plugins are for the software drone only")
 

@@ -121,7 +121,7 @@ class AgiliciousPilot:
                 f"{self.guard_low.tolist()} to {self.guard_high.tolist()}"
             )
 
-    def check_master(self, master: str | None, simulated: bool) -> None:
+    def check_start(self, master: str | None, simulated: bool) -> None:
         """A real drone needs its ROS master."""
         if master is None and not simulated:
             raise InputError("--master: a real drone needs the address of its ROS master")

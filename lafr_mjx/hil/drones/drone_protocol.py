@@ -110,8 +110,8 @@ class Pilot(Protocol):
         """Refuse what does not go together with the rest of the profile."""
         ...
 
-    def check_master(self, master: str | None, simulated: bool) -> None:
-        """Refuse an address of a ROS master where there is none, or none where one is needed."""
+    def check_start(self, master: str | None, simulated: bool) -> None:
+        """Refuse what no flight can begin with, such as a ROS master where there is none."""
         ...
 
     def told(self) -> dict[str, str]:

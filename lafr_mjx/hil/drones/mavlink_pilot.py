@@ -167,8 +167,9 @@ class MavlinkPilot:
                 f" it must be at most {GRAVITY / self.hover_thrust:g}"
             )
 
-    def check_master(self, master: str | None, simulated: bool) -> None:
-        """There is no ROS master."""
+    def check_start(self, master: str | None, simulated: bool) -> None:
+        """There is no ROS master; there must be `pymavlink`."""
+        _require()
         if master is not None:
             raise InputError(
                 f"--master {master}: with MAVLink there is no ROS master; ports are in the profile"
@@ -210,7 +211,7 @@ class MavlinkPilot:
 
     def reach(self, master: str | None, host: str) -> AbstractContextManager[None]:
         """Nothing is needed on the ground."""
-        self.check_master(master, simulated=True)
+        self.check_start(master, simulated=True)
         return contextlib.nullcontext()
 
     def connect(

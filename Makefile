@@ -58,7 +58,7 @@ test-all: $(STAMPS)/dev
 
 # Flights with all processes, in lockstep but for a few; the rest is quick.
 HIL_FLIGHTS := $(addprefix tests/hil/test_, lockstep.py processes.py fault_processes.py fault_inside.py end_processes.py \
-	whole_flights.py wire_in_flight.py adaptation.py planned_reference.py realtime.py)
+	whole_flights.py wire_in_flight.py adaptation.py planned_reference.py realtime.py mavlink_flights.py)
 test-hil-quick: $(STAMPS)/dev
 	$(BIN)/python -m pytest -p no:xdist $(filter-out $(HIL_FLIGHTS),$(wildcard tests/hil/test_*.py))
 

@@ -1,4 +1,4 @@
-"""`python -m lafr_mjx.hil`: flights on Agilicious drones, and on a software one.
+"""`python -m lafr_mjx.hil`: flights on drones with Agilicious or MAVLink, and on a software one.
 
 Exit status: 0 success, 1 a run that failed, 2 bad input.
 """
@@ -20,7 +20,7 @@ from lafr_mjx.hil.commands.run_master import RunMaster
 from lafr_mjx.hil.commands.sim_drone import SimDrone
 
 _PROG = "python -m lafr_mjx.hil"
-_DESCRIPTION = """Flights on Agilicious drones, and on a software one.
+_DESCRIPTION = """Flights on drones with Agilicious or MAVLink, and on a software one.
 
 python -m lafr_mjx.hil fly figure8 --vehicle sim --scenario wind5
 

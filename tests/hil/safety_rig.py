@@ -5,7 +5,8 @@ from lafr_mjx.hil.safety.drone_profile import load_profile
 from lafr_mjx.hil.safety.modes import Mode, Word
 from lafr_mjx.hil.safety.state_machine import Inputs, Machine, step
 
-LADDER = load_profile("sim").ladder
+PROFILE = load_profile("sim")
+LADDER = PROFILE.ladder
 DT = 0.02
 
 
@@ -20,7 +21,7 @@ def run(events, machine=None, now=100.0):
             word = e["word"] if k == 0 else None
             inputs = Inputs(now=now, **{**e, "word": word})
             before = machine
-            machine, actions = step(machine, inputs, LADDER)
+            machine, actions = step(machine, inputs, LADDER, PROFILE.pilot)
             ticks.append((inputs, before, machine, actions))
             now += DT
     return ticks

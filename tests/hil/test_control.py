@@ -21,7 +21,7 @@ from lafr_mjx.hil.control.legs import save_leg
 def test_control_and_stop_import_no_jax():
     code = (
         "import sys\nimport lafr_mjx.hil.control.control_process, lafr_mjx.hil.__main__\n"
-        "import lafr_mjx.hil.safety.emergency_stop, lafr_mjx.hil.drones.known_drones\n"
+        "import lafr_mjx.hil.safety.emergency_stop, lafr_mjx.hil.drones.agilicious\n"
         "print([m for m in ('jax', 'jaxlib', 'flax', 'optax', 'orbax') if m in sys.modules])"
     )
     done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True)

@@ -14,7 +14,7 @@ from lafr_mjx.hil.safety.modes import Word
 from lafr_mjx.hil.wire import ros_messages as m
 
 WHERE = ["at hover", "at speed"]
-MOCAP = PROFILE.topic("mocap")
+MOCAP = PROFILE.pilot.topic("mocap")
 OFF_S = 8.0
 BLIND_S = 3.0
 HIGHER_M = 0.3

@@ -28,7 +28,7 @@ DISK_S = 5.0  # of a flight at most, in the time between two writes to the disk
 REPEATS = int(os.environ.get("LAFR_HIL_PROCESS_REPEATS", "1"))
 WHERE = ["at hover", "at speed"]
 STATE, MOCAP, TELEMETRY, BATTERY = (
-    PROFILE.topic(name) for name in ("state", "mocap", "telemetry", "battery")
+    PROFILE.pilot.topic(name) for name in ("state", "mocap", "telemetry", "battery")
 )
 
 

@@ -8,16 +8,18 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from pilot_rig import Rig
 
+from lafr_mjx.hil.safety.drone_profile import load_profile
 from lafr_mjx.hil.safety.landing import SINKING_MPS, Heights, Landing
 from lafr_mjx.hil.simulator.pilot import Settings
 
 PATIENCE_S = 1.2
+PILOT = load_profile("sim").pilot
 UNKNOWN = math.nan
 
 
 def test_the_first_call_is_due_whatever_is_known():
     for climb in (UNKNOWN, -1.0, 0.0, 1.0):
-        assert Landing().due(100.0, climb, False, PATIENCE_S)
+        assert Landing().due(PILOT, 100.0, climb, False, PATIENCE_S)
 
 
 @pytest.mark.parametrize(
@@ -27,17 +29,18 @@ def test_the_first_call_is_due_whatever_is_known():
 )  # fmt: skip
 def test_it_is_called_again_if_the_vehicle_does_not_sink(climb, again):
     landing = Landing().call(100.0, False)
-    assert not landing.due(100.0 + PATIENCE_S - 1e-6, climb, False, PATIENCE_S), "it is patient"
-    assert landing.due(100.0 + PATIENCE_S, climb, False, PATIENCE_S) == again
+    early, late = 100.0 + PATIENCE_S - 1e-6, 100.0 + PATIENCE_S
+    assert not landing.due(PILOT, early, climb, False, PATIENCE_S), "it is patient"
+    assert landing.due(PILOT, late, climb, False, PATIENCE_S) == again
 
 
 @pytest.mark.parametrize(("climb", "due"), [(-0.5, False), (0.0, True), (UNKNOWN, False)])
 def test_it_is_called_again_when_the_guard_has_stopped_it(climb, due):
     landing = Landing().call(100.0, False)
-    assert not landing.due(100.05, climb, True, PATIENCE_S), "a call takes its time"
-    assert landing.due(100.07, climb, True, PATIENCE_S) is due, "not while it still sinks"
+    assert not landing.due(PILOT, 100.05, climb, True, PATIENCE_S), "a call takes its time"
+    assert landing.due(PILOT, 100.07, climb, True, PATIENCE_S) is due, "not while it still sinks"
     again = landing.call(100.07, True)
-    assert not again.due(100.5, climb, True, PATIENCE_S), "once for the guard"
+    assert not again.due(PILOT, 100.5, climb, True, PATIENCE_S), "once for the guard"
 
 
 SEEN = st.lists(
@@ -56,7 +59,7 @@ def test_no_second_call_while_it_sinks_or_nothing_is_known(looks, patience):
     landing, now, last, guarded = Landing(), 10.0, -math.inf, False
     for wait, climb, triggers in looks:
         now, guarded = now + wait, guarded or triggers  # it latches
-        if not landing.due(now, climb, guarded, patience):
+        if not landing.due(PILOT, now, climb, guarded, patience):
             continue
         first, stopped = math.isinf(last), guarded and not landing.guarded
         known = not math.isnan(climb) and climb > -SINKING_MPS
@@ -69,7 +72,9 @@ def test_no_second_call_while_it_sinks_or_nothing_is_known(looks, patience):
 @given(st.lists(st.floats(-2.0, -SINKING_MPS), min_size=1, max_size=100))
 def test_a_landing_that_goes_well_is_called_once(climbs):
     landing = Landing().call(0.0, False)
-    assert not any(landing.due(0.1 * k, climb, False, PATIENCE_S) for k, climb in enumerate(climbs))
+    assert not any(
+        landing.due(PILOT, 0.1 * k, climb, False, PATIENCE_S) for k, climb in enumerate(climbs)
+    )
 
 
 # ------------------------------------------------------------------ how fast it sinks
@@ -131,7 +136,7 @@ def test_it_lands_the_pilot_with_as_few_calls_as_it_takes(has_guard, calls):
         heights.see(rig.now, float(report.mocap.position[2]))
         if report.mocap.position[2] < 0.15:
             break
-        if landing.due(rig.now, heights.climb(), report.guard, PATIENCE_S):
+        if landing.due(PILOT, rig.now, heights.climb(), report.guard, PATIENCE_S):
             landing, called = landing.call(rig.now, report.guard), called + 1
             rig.call("land")
     assert rig.height < 0.2 and called == calls

@@ -23,8 +23,8 @@ def test_shipped_profiles(name):
     check_vehicle(profile, load_vehicle(profile.vehicle))
     assert profile.simulated == (name == "sim")
     assert load_profile(f"{name}.toml").path == profile.path
-    assert profile.topic("state") == f"/{profile.quad}/agiros_pilot/state"
-    assert profile.topic("mocap") == f"/mocap/{profile.quad}/pose"
+    assert profile.pilot.topic("state") == f"/{profile.pilot.quad}/agiros_pilot/state"
+    assert profile.pilot.topic("mocap") == f"/mocap/{profile.pilot.quad}/pose"
     assert np.all(profile.fence.low > profile.pilot.guard_low)
 
 
@@ -122,5 +122,5 @@ def test_the_checklist_has_the_figures_of_the_profile():
 
 
 def test_unknown_drone_names_the_shipped_ones():
-    with pytest.raises(InputError, match="agilicious192, kingfisher, sim"):
+    with pytest.raises(InputError, match="agilicious192, kingfisher, mavlink, sim"):
         load_profile("hummingbird")

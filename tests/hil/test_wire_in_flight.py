@@ -75,7 +75,7 @@ def test_a_comparison_that_is_interrupted_waits_for_the_landing(tmp_path):
 def doors(session):
     """Ports of the control process: its calls, and its topics."""
     publishing, _, _ = rpc.call(session.master, "getSystemState", "/fuzz")
-    command = PROFILE.topic("feedthrough_command")
+    command = PROFILE.pilot.topic("feedthrough_command")
     name = next(node for topic, nodes in publishing if topic == command for node in nodes)
     uri = str(rpc.call(session.master, "lookupNode", "/fuzz", name))
     _, _, data = rpc.call(uri, "requestTopic", "/fuzz", command, [["TCPROS"]])
@@ -91,7 +91,11 @@ class Fuzzer(threading.Thread):
 
     def run(self):
         rng, linger = random.Random(7), struct.pack("ii", 1, 0)
-        fields = {"callerid": "/fuzz", "topic": PROFILE.topic("feedthrough_command"), "md5sum": "0"}
+        fields = {
+            "callerid": "/fuzz",
+            "topic": PROFILE.pilot.topic("feedthrough_command"),
+            "md5sum": "0",
+        }
         hello = tcpros.encode_fields(fields)
         while not self.done.wait(0.0005) and self.count < 50_000:
             with contextlib.suppress(OSError):
@@ -109,8 +113,8 @@ def test_a_flight_whose_wire_is_fuzzed(tmp_path, capsys):
         take_off(session)
         control = session.process("control").pid
         fuzzer, before = Fuzzer(doors(session)), memory_mb(control)
-        with Node("/false_pilot", session.master) as other:
-            state = other.advertise(PROFILE.topic("state"), "std_msgs/String")
+        with Node("/false_pilot", session.master or "") as other:
+            state = other.advertise(PROFILE.pilot.topic("state"), "std_msgs/String")
             other.start()
             fuzzer.start()
             rollout = session.fly(leg(seconds=4.0, time_scale=0.6, lap_on=True))
@@ -133,7 +137,7 @@ def test_a_flight_whose_wire_is_fuzzed(tmp_path, capsys):
             for c in (
                 m.decode(r.kind, r.data)
                 for r in read_records(tmp_path / "flight.bag")
-                if r.topic == PROFILE.topic("feedthrough_command")
+                if r.topic == PROFILE.pilot.topic("feedthrough_command")
             )
         ]
     )

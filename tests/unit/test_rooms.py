@@ -47,10 +47,8 @@ FORBIDDEN = {
     "hil/simulator": ("learner", "model", "control", "reference", "commands", "hil.control",
                       "hil.drones", "hil.operator", "hil.recording", "hil.safety", "hil.timing",
                       *(f"hil.wire.{name}" for name in ("node", "reactor", "rpc", "tcpros"))),
-    # A drone is one file: who keeps it safe and flies it knows what all drones have in common.
-    "hil/safety": ("hil.drones.agilicious", "hil.drones.known_drones", "hil.wire", "hil.operator",
-                   "hil.control.control_process", "hil.simulator"),
-    "hil/control": ("hil.drones.agilicious", "hil.operator", "hil.simulator"),
+    "hil/safety": ("hil.wire", "hil.operator", "hil.control.control_process", "hil.simulator"),
+    "hil/control": ("hil.operator", "hil.simulator"),
     "hil/wire": ("hil.drones", "hil.safety", "hil.control", "hil.operator", "hil.simulator"),
     "hil/timing": ("hil.drones", "hil.safety", "hil.control", "hil.operator", "hil.simulator"),
 }  # fmt: skip
@@ -95,6 +93,27 @@ def test_room_keeps_to_its_imports(room):
         for path in sorted((PACKAGE / room).rglob("*.py"))
         for name in imports_of(path)
         if any(name == b or name.startswith(f"{b}.") for b in banned)
+    ]
+    assert found == []
+
+
+def test_a_kind_of_drone_is_known_to_its_own_files_only():
+    """All others know the protocol, and the profile asks the registry."""
+    drones = PACKAGE / "hil" / "drones"
+    common = {"__init__", "drone_protocol", "known_drones"}
+    kinds = {path.stem for path in drones.glob("*.py")} - common
+    assert "agilicious" in kinds and all((drones / f"{name}.py").exists() for name in common)
+    banned = ("pymavlink", *(f"lafr_mjx.hil.drones.{kind}" for kind in kinds))
+    known = "lafr_mjx.hil.drones.known_drones"
+    found = [
+        f"{path.relative_to(PACKAGE)} imports {name}"
+        for path in sorted(PACKAGE.rglob("*.py"))
+        for name in imports_of(path)
+        if path.parent != drones
+        and (
+            any(name == b or name.startswith(f"{b}.") for b in banned)
+            or (name == known and path.name != "drone_profile.py")
+        )
     ]
     assert found == []
 

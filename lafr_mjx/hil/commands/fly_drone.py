@@ -45,11 +45,13 @@ class Fly(RunSpec):
 
     python -m lafr_mjx.hil fly figure8 --vehicle agilicious192.toml --master http://10.0.0.2:11311
 
+    python -m lafr_mjx.hil fly figure8 --vehicle mavlink
+
     Space stops (guard, land, motors off), K cuts the motors, l lands, Ctrl-C lands.
     """
 
     vehicle: str = "sim"
-    """Profile of the drone: sim, agilicious192, kingfisher, or path of a file."""
+    """Profile of the drone: sim, agilicious192, kingfisher, mavlink, or path of a file."""
     scenario: str | None = None
     """World of the software drone; by default the task's own."""
     method: FlownMethod = "ours"
@@ -163,13 +165,9 @@ class Fly(RunSpec):
                 raise InputError(f"{value}: fixed flights learn nothing")
         if not math.isfinite(scale) or not 0.02 <= scale <= 50.0:
             raise InputError(f"--time-scale {scale}: must be a number from 0.02 to 50")
-        if not profile.simulated:
-            if self.master is None:
-                raise InputError("--master: a real drone needs the address of its ROS master")
-            if self.fault or self.scenario or self.plugins:
-                raise InputError(
-                    "--fault, --scenario and --plugins are for the software drone only"
-                )
+        profile.pilot.check_start(self.master, profile.simulated)
+        if not profile.software_drone and (self.fault or self.scenario or self.plugins):
+            raise InputError("--fault, --scenario and --plugins are for the software drone only")
 
     def _check_path(
         self, task: Task, planner: ReferencePlanner, scale: float, profile: Profile
@@ -215,7 +213,7 @@ class Fly(RunSpec):
         config["hil"] = {
             "profile": profile.name,
             "simulated": profile.simulated,
-            "lockstep": profile.simulated and not self.real_time,
+            "lockstep": profile.software_drone and not self.real_time,
             "learns": not self._fixed,
         }
         if self._fixed:

@@ -21,8 +21,8 @@ class Stop:
 
     vehicle: str = "sim"
     """Profile of the drone."""
-    master: str = "http://127.0.0.1:11311"
-    """Address of the ROS master."""
+    master: str | None = None
+    """Address of the ROS master; by default http://127.0.0.1:11311."""
     host: str = "127.0.0.1"
     """Address of this machine that the drone can reach."""
     lockstep: Path | None = None
@@ -30,7 +30,6 @@ class Stop:
 
     def run(self) -> None:
         """Serve until standard input ends."""
-        from lafr_mjx.hil.drones.known_drones import watch as watched
         from lafr_mjx.hil.safety.drone_profile import load_profile
         from lafr_mjx.hil.safety.emergency_stop import EmergencyStop, watch
         from lafr_mjx.hil.timing.flight_clock import flight_clock
@@ -52,7 +51,7 @@ class Stop:
                 # It comes before everything else there: it needs no second core to choose from.
                 leave_control_core()
             keep_in_memory()
-        drone = watched(profile, self.master, self.host, clock)
+        drone = profile.pilot.watch(profile, self.master, self.host, clock)
         stop = EmergencyStop(drone, profile)
         freeze_garbage(collect_later=True)
         try:

@@ -6,6 +6,7 @@ import math
 import os
 from dataclasses import dataclass, field
 from pathlib import Path
+from typing import Any
 
 from tyro.conf import UseAppendAction
 
@@ -76,6 +77,9 @@ class SimDrone:
             clock = TimeKeeper(self.lockstep, self.door)
         faults = [parse(text) for text in self.fault]
         profile = load_profile(self.vehicle)
+        pilot: Any = profile.pilot
+        if not pilot.software_drone:
+            raise InputError(f"{profile.path}: the software drone stands for an Agilicious one")
         vehicle = load_vehicle(profile.vehicle)
         check_vehicle(profile, vehicle)
         from lafr_mjx.hil.simulator.physics import Physics, own_plugins
@@ -91,7 +95,6 @@ class SimDrone:
             check_reachable(self.master)
         except InputError as error:
             print(f"{error}; waiting for it", flush=True)
-        pilot = profile.pilot
         drone = Drone(
             Physics(vehicle, settings, fans, self.seed, cable=self.cable, plugins=own),
             Settings(
@@ -107,4 +110,4 @@ class SimDrone:
             sensing_delay_s=1e-3 * settings.sensing_delay_ms,
             injector=Injector(faults),
         )
-        serve(drone, profile.quad, self.master, self.host, self.seconds, clock, parent)
+        serve(drone, pilot.software_drone, self.master, self.host, self.seconds, clock, parent)

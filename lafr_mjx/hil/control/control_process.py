@@ -1,6 +1,6 @@
 """The control process: 50 Hz, NumPy only, nothing in it waits for anybody.
 
-    python -m lafr_mjx.hil.control.control_process --profile FILE --master URI --host ADDRESS
+    python -m lafr_mjx.hil.control.control_process --profile FILE --host ADDRESS [--master URI]
         --out FOLDER --console FD [--lockstep FOLDER] [--network TEXT]
 
 Started by `Session`. Every way out of it ends in a safe state: a word of the operator's, a
@@ -28,7 +28,6 @@ from lafr_mjx.hil.control.leg_loader import LegLoader
 from lafr_mjx.hil.control.tick_logic import Around, Decision, Logic
 from lafr_mjx.hil.control.warm_up import warm_up
 from lafr_mjx.hil.drones.drone_protocol import Call
-from lafr_mjx.hil.drones.known_drones import connect
 from lafr_mjx.hil.recording.bags import TICK, TICK_TOPIC
 from lafr_mjx.hil.recording.spool import Record, SpoolWriter
 from lafr_mjx.hil.safety.drone_profile import load_profile
@@ -340,8 +339,9 @@ def _array(values: Any) -> np.ndarray:
 def main() -> None:
     """Entry of the process."""
     parser = argparse.ArgumentParser()
-    for name in ("--profile", "--master", "--host", "--out"):
+    for name in ("--profile", "--host", "--out"):
         parser.add_argument(name, required=True)
+    parser.add_argument("--master")
     parser.add_argument("--console", type=int, required=True)
     parser.add_argument("--lockstep", type=Path)
     parser.add_argument("--network", default="mlp")
@@ -360,7 +360,7 @@ def main() -> None:
         console.send({"priority": priority + (", memory locked" if locked else "")})
     if given.network != "mlp":
         check_flyable(given.network, profile.command.limits)
-    drone = connect(profile, given.master, given.host, clock)
+    drone = profile.pilot.connect(profile, given.master, given.host, clock)
     try:
         Control(drone, Logic(profile), console, Path(given.out), given.network).run()
     finally:

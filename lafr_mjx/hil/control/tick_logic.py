@@ -80,6 +80,7 @@ class Logic:
     def tick(self, now: float, heard: Heard, around: Around) -> Decision:
         """One control interval."""
         profile, self._now = self.profile, now
+        self.events += heard.said
         readings = self._readings(now, heard, around)
         self._watch, faults = watch(self._watch, readings, profile)
         self._not_finite = self._clamped = False
@@ -89,7 +90,7 @@ class Logic:
         self._look(now, heard, faults)
         inputs = self._inputs(now, heard, around, faults)
         machine, self._counted = self.machine, that_count(faults, self.machine)
-        self.machine, actions = step(machine, inputs, profile.ladder)
+        self.machine, actions = step(machine, inputs, profile.ladder, profile.pilot)
         self.down, self._armed = _is_down(inputs), inputs.pilot_armed
         self._refuse(machine, inputs)
         self._tell(before, actions.calls)
@@ -179,7 +180,7 @@ class Logic:
         if heard.own_number != self._own_number and heard.own_command is not None:
             self._own_number = heard.own_number
             # Until it times out, our last command flies and not the pilot's own.
-            ours = now - self._delivered <= self.profile.pilot.feedthrough_timeout_s
+            ours = now - self._delivered <= self.profile.pilot.silence_s
             if heard.guard or not ours:
                 self._blind.log.add(now, heard.own_command)
         position, new = heard.mocap_position, heard.mocap_number != self._mocap_number
@@ -224,7 +225,8 @@ class Logic:
             speed=speed,
             guarded=heard.guard,
             guardable=seen and position is not None and pilot.guards(position.tolist()),
-            reachable=Fault.STATE_STALE not in faults
+            reachable=not pilot.lands_unseen
+            and Fault.STATE_STALE not in faults
             and heard.subscribed
             and self._blind.ready(now),
             seen_s=now - self._seen_since if seen else 0.0,

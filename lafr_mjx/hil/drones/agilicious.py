@@ -19,7 +19,7 @@ from lafr_mjx.hil.wire.node import LOOPBACK, Node
 from lafr_mjx.types import State
 
 if TYPE_CHECKING:
-    from lafr_mjx.hil.safety.drone_profile import Profile
+    from lafr_mjx.hil.drones.agilicious_pilot import AgiliciousPilot
     from lafr_mjx.hil.wire.subscriber import Received
 
 _EMPTY = "std_msgs/Empty"
@@ -57,14 +57,14 @@ class Agilicious:
 
     def __init__(
         self,
-        profile: Profile,
+        pilot: AgiliciousPilot,
         master: str,
         host: str = LOOPBACK,
         name: str | None = None,
         clock: FlightClock = REAL_TIME,
     ) -> None:
         self.arrival = threading.Event()
-        self._profile = profile
+        self._pilot = pilot
         self.clock = clock
         self._clock = ClockMap()
         self._wall = ClockMap()
@@ -78,7 +78,7 @@ class Agilicious:
         }  # fmt: skip
         self._heard = {
             key: node.subscribe(
-                profile.topic(key),
+                pilot.topic(key),
                 kind,
                 readers[key],
                 self.arrival if key == "state" else None,
@@ -86,12 +86,12 @@ class Agilicious:
             )
             for key, kind in _HEARD.items()
         }
-        self._command = node.advertise(profile.topic("feedthrough_command"), "agiros_msgs/Command")
+        self._command = node.advertise(pilot.topic("feedthrough_command"), "agiros_msgs/Command")
         self._calls = {
-            call: node.advertise(profile.topic(name), kind) for call, (name, kind) in CALLS.items()
+            call: node.advertise(pilot.topic(name), kind) for call, (name, kind) in CALLS.items()
         }
         self._sinks = (self._command, *self._calls.values())
-        self._command_topic = profile.topic("feedthrough_command")
+        self._command_topic = pilot.topic("feedthrough_command")
         self._seen_state = self._seen_mocap = -1
         self._pilots: frozenset[str] = frozenset()  # names
         node.start()
@@ -186,7 +186,7 @@ class Agilicious:
 
     def _note(self, name: str, kind: str, now: float, wall: float, body: bytes) -> None:
         if len(self._tape) < 1000:
-            self._tape.append((self._profile.topic(name), kind, now, wall, body))
+            self._tape.append((self._pilot.topic(name), kind, now, wall, body))
 
 
 class WatchedAgilicious:
@@ -194,7 +194,7 @@ class WatchedAgilicious:
 
     def __init__(
         self,
-        profile: Profile,
+        pilot: AgiliciousPilot,
         master: str,
         host: str = LOOPBACK,
         clock: FlightClock = REAL_TIME,
@@ -202,13 +202,13 @@ class WatchedAgilicious:
         self.clock = clock
         self.node = node = Node(own_name("stop"), master, host, clock=clock)
         self._calls = {
-            call: node.advertise(profile.topic(CALLS[call][0]), _EMPTY)
+            call: node.advertise(pilot.topic(CALLS[call][0]), _EMPTY)
             for call in (Call.GUARD, Call.HOVER, Call.LAND, Call.OFF)
         }
         idle = math.inf if clock.lockstep else 3.0
         self._heard = {
             name: node.subscribe(
-                profile.topic(name), kind, PoseReader(clock) if name == "mocap" else None,
+                pilot.topic(name), kind, PoseReader(clock) if name == "mocap" else None,
                 idle_s=idle,
             )
             for name, kind in _WATCHED.items()

@@ -1,8 +1,8 @@
-"""What the rest needs of a drone: its state with ages, commands, calls. One file for each kind.
+"""What the rest needs of a drone: its state with ages, commands, calls, and what it promises.
 
 A drone takes a stream of commands (collective thrust and body rates, 50 Hz) and a few calls. When
-the stream falls silent it hovers by itself after the profile's `feedthrough_timeout_s`, if it knows
-where it is; that is what every way down here begins with.
+the stream falls silent it hovers by itself after `silence_s`, if it knows where it is; that is what
+every way down here begins with.
 """
 
 from __future__ import annotations
@@ -12,9 +12,12 @@ from typing import TYPE_CHECKING, NamedTuple, Protocol
 
 if TYPE_CHECKING:
     import threading
+    from collections.abc import Sequence
+    from contextlib import AbstractContextManager
 
     import numpy as np
 
+    from lafr_mjx.hil.safety.drone_profile import Profile
     from lafr_mjx.hil.timing.flight_clock import FlightClock
     from lafr_mjx.types import State
 
@@ -24,9 +27,9 @@ class Call(StrEnum):
 
     ARM = "arm"
     TAKE_OFF = "take off"
-    HOVER = "hover"  # does not stop a stream
-    LAND = "land"  # nor does this; a second one may end it (`safety/landing.py`)
-    GUARD = "guard"  # hover against any stream, until OFF; where the profile says that there is one
+    HOVER = "hover"  # may not stop a stream
+    LAND = "land"  # nor may this; when to call it again is the pilot's to say
+    GUARD = "guard"  # hover against any stream, until OFF; where the pilot says that it works
     OFF = "off"  # motors off, and everything forgotten; beats all
 
 
@@ -52,8 +55,84 @@ class Heard(NamedTuple):
     wall_skew: float  # s, wall clock minus stamps; for the preflight check only
     subscribed: bool  # the pilot takes our commands and calls
     connected: bool  # all topics are there
-    master_seen: float
-    intruders: tuple[str, ...]  # other nodes that publish commands
+    master_seen: float  # the ROS master, or the autopilot's heartbeat
+    intruders: tuple[str, ...]  # who else commands it
+    set_up: str = ""  # what of its set-up is not as the profile says
+    said: tuple[str, ...] = ()  # by the drone since the last look, for people
+
+
+class Pilot(Protocol):
+    """What flies the vehicle: its table of the profile, and what it promises."""
+
+    @property
+    def state_hz(self) -> float:
+        """Promised rate of states."""
+        ...
+
+    @property
+    def mocap_hz(self) -> float:
+        """Promised rate of positions of motion capture."""
+        ...
+
+    @property
+    def silence_s(self) -> float:
+        """Without a command for so long it hovers by itself."""
+        ...
+
+    @property
+    def lands_unseen(self) -> bool:
+        """Whether it brings itself down where nobody tells it its position; else we fly blind."""
+        ...
+
+    @property
+    def software_drone(self) -> str:
+        """Name of the vehicle where `sim-drone` can stand for it, else empty."""
+        ...
+
+    def guards(self, position: Sequence[float]) -> bool:
+        """Whether GUARD works there."""
+        ...
+
+    def lands_again(
+        self, since_s: float, sinks: bool | None, stopped: bool, patience_s: float
+    ) -> bool:
+        """Whether to call LAND again.
+
+        Args:
+            since_s: since the last call.
+            sinks: whether the vehicle does; None if that is not known.
+            stopped: the guard has triggered since then.
+            patience_s: of the caller, with a vehicle that does not sink.
+        """
+        ...
+
+    def check(self, profile: Profile) -> None:
+        """Refuse what does not go together with the rest of the profile."""
+        ...
+
+    def check_start(self, master: str | None, simulated: bool) -> None:
+        """Refuse what no flight can begin with, such as a ROS master where there is none."""
+        ...
+
+    def told(self) -> dict[str, str]:
+        """For people: `battery`, what its voltage is heard on, and `guard`."""
+        ...
+
+    def checklist(self) -> list[str]:
+        """What only a person can see of it."""
+        ...
+
+    def reach(self, master: str | None, host: str) -> AbstractContextManager[str | None]:
+        """What must be there on the ground for a flight; the address of the ROS master, if any."""
+        ...
+
+    def connect(self, profile: Profile, master: str | None, host: str, clock: FlightClock) -> Drone:
+        """The drone, to fly it."""
+        ...
+
+    def watch(self, profile: Profile, master: str | None, host: str, clock: FlightClock) -> Watched:
+        """The drone, to watch and to stop it, by a connection of its own."""
+        ...
 
 
 class Drone(Protocol):
@@ -100,7 +179,7 @@ class Seen(NamedTuple):
     telemetry_receipt: float
     armed: bool  # the bridge to the motors
     guarded: bool  # the guard has triggered
-    stream_receipt: float  # of the last command of anybody
+    stream_receipt: float  # of the last command of anybody that a call to hover would not stop
 
 
 class Watched(Protocol):

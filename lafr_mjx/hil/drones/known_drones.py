@@ -1,22 +1,22 @@
-"""The drones that can be flown, by their profile. Another kind is a file here, and a line below."""
+"""The kinds of drones, by `pilot.kind` of a profile: another one is a line here."""
 
 from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from lafr_mjx.hil.drones.agilicious import Agilicious, WatchedAgilicious
+from lafr_mjx.hil.drones.agilicious_pilot import AgiliciousPilot
+from lafr_mjx.hil.drones.mavlink_pilot import MavlinkPilot
 
 if TYPE_CHECKING:
-    from lafr_mjx.hil.drones.drone_protocol import Drone, Watched
-    from lafr_mjx.hil.safety.drone_profile import Profile
-    from lafr_mjx.hil.timing.flight_clock import FlightClock
+    from lafr_mjx.hil.drones.drone_protocol import Pilot
+    from lafr_mjx.toml_table import Table
+
+KINDS = {"agilicious": AgiliciousPilot.read, "mavlink": MavlinkPilot.read}
 
 
-def connect(profile: Profile, master: str, host: str, clock: FlightClock) -> Drone:
-    """A drone to fly."""
-    return Agilicious(profile, master, host, clock=clock)
-
-
-def watch(profile: Profile, master: str, host: str, clock: FlightClock) -> Watched:
-    """A drone to watch and to stop."""
-    return WatchedAgilicious(profile, master, host, clock=clock)
+def read_pilot(table: Table) -> Pilot:
+    """The table `pilot` of a profile."""
+    kind = table.string("kind")
+    if kind not in KINDS:
+        raise table.fail("kind", f"one of {', '.join(KINDS)}")
+    return KINDS[kind](table)

@@ -57,7 +57,7 @@ class Flights:
     @property
     def where(self) -> str:
         """On which drone, in words."""
-        if not self.profile.simulated:
+        if not self.profile.software_drone:
             return self.profile.name
         return f"the software drone in {'real time' if self.real_time else 'lockstep'}"
 
@@ -118,7 +118,7 @@ def fly_adaptation(
     setup = LearnerSetup(str(profile.path), spec, effort, broken[0] if broken else -1)
     trouble: BaseException | None = None
     frozen, began = "", time.monotonic()
-    aside = flights.real_time or not profile.simulated  # in lockstep all wait for it
+    aside = flights.real_time or not profile.software_drone  # in lockstep all wait for it
     with LearnerProcess(setup, inner, aside=aside) as learner:
         # A vehicle is not switched on to wait for a compiler.
         wait_warm(learner, lambda text: print(text, flush=True))
@@ -194,7 +194,7 @@ def _finish(
         f"{counted(hil['missed_deadlines'], 'missed deadline')}; recorded in {session.folder}"
     )
     late = any(text.startswith("fault DEADLINE") for text in hil["trips"])
-    if late and flights.profile.simulated:
+    if late and flights.profile.software_drone:
         print("The machine was late; without --real-time the software drone flies in lockstep.")
     end = "" if session.down else f"; {_UNSEEN if motors_off(session) else _NOT_DOWN}"
     if trouble is not None and not end:

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING
 from lafr_mjx.errors import RunError
 from lafr_mjx.hil.wire import ros_messages as m
 from lafr_mjx.hil.wire.addresses import own_name
-from lafr_mjx.hil.wire.node import Node
+from lafr_mjx.hil.wire.node import DEFAULT_MASTER, Node
 
 if TYPE_CHECKING:
     from lafr_mjx.hil.timing.flight_clock import FlightClock
@@ -19,8 +19,8 @@ _REACH_S = 5.0  # real
 class Injection:
     """Tells the drone of faults; its node begins with the first one."""
 
-    def __init__(self, quad: str, master: str, clock: FlightClock) -> None:
-        self.node = Node(own_name("inject"), master, clock=clock)
+    def __init__(self, quad: str, master: str | None, clock: FlightClock) -> None:
+        self.node = Node(own_name("inject"), master or DEFAULT_MASTER, clock=clock)
         self._topic = self.node.advertise(f"/{quad}/sim/fault", "std_msgs/String")
         self._clock, self._begun = clock, False
 

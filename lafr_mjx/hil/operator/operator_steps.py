@@ -47,19 +47,8 @@ def confirm_checklist(profile: Profile) -> None:
 
 def checklist(profile: Profile) -> list[str]:
     """What only a person can see, with the figures of the profile."""
-    pilot = profile.pilot
-    guard = f"has a guard, and its box is {pilot.guard_low.tolist()} to {pilot.guard_high.tolist()}"
-    values = {
-        "GUARD": f"{guard} m"
-        if pilot.guard
-        else "has no guard: a stop cuts the motors of a stream",
-        "MOCAP": profile.topic("mocap"),
-        "BATTERY": profile.topic("battery"),
-    }
     text = (data_folder("hil") / "checklist.txt").read_text(encoding="utf-8")
-    for name, value in values.items():
-        text = text.replace(f"<{name}>", value)
-    return [line for line in text.splitlines() if line]
+    return [*(line for line in text.splitlines() if line), *profile.pilot.checklist()]
 
 
 def take_off(session: Session) -> None:

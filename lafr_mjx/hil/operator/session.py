@@ -1,11 +1,10 @@
 """A session: the processes of a flight, seen from the operator's side.
 
-    this process (operator, learner)  ── console ──  control process (50 Hz)  ── ROS ──  pilot
-                                                     emergency stop  ──────────  ROS ──  pilot
+    this process (operator, learner)  ── console ──  control process (50 Hz)  ── wire ──  pilot
+                                                     emergency stop  ──────────  wire ──  pilot
 
-For the software drone a session starts the master and the drone as well; they fly in lockstep
-unless real time is asked for. Whatever happens here, the processes it started are ended, after the
-vehicle is down.
+A session also starts the software drone; they fly in lockstep unless real time is asked for.
+Whatever happens here, the processes it started are ended, after the vehicle is down.
 """
 
 from __future__ import annotations
@@ -29,8 +28,8 @@ from lafr_mjx.hil.recording.bags import bag_of
 from lafr_mjx.hil.recording.recorded_legs import RecordedLegs
 from lafr_mjx.hil.safety.landing import longest_landing_s
 from lafr_mjx.hil.timing.lockstep import Lockstep
-from lafr_mjx.hil.wire.node import LOOPBACK, check_master
-from lafr_mjx.hil.wire.ros_master import Master
+
+LOOPBACK = "127.0.0.1"
 
 if TYPE_CHECKING:
     import subprocess
@@ -75,13 +74,14 @@ class Session(FlightRecord, Closing):
         cable: bool = False,
         network: str = "mlp",
         plugins: tuple[str, ...] = (),
+        drone: tuple[str, ...] = (),
     ) -> None:
         """Start.
 
         Args:
             profile: of the drone.
             folder: where control process and drone leave their files; must be there.
-            master: address of the ROS master; None starts the built-in master.
+            master: address of the ROS master; None starts the built-in one, if one is needed.
             host: address of this machine that the drone can reach.
             scenario: of the software drone.
             task: whose fans blow around the software drone.
@@ -91,42 +91,44 @@ class Session(FlightRecord, Closing):
             cable: feed the software drone by one, for longer than its battery lasts.
             network: of the policies that will fly, see `parts`.
             plugins: of the user's, for the software drone.
+            drone: command for Python that starts a software drone of the user's own, which keeps
+                the time in lockstep; nothing of the above is told to it.
         """
         super().__init__(folder / "events.txt")
         self.profile = profile
         self.folder = folder
         self.landed_by_stop = False  # the emergency stop has seen it stand, motors off
-        self._master = None
+        self._ground = contextlib.ExitStack()
         self.processes = Processes(folder)
         self._lock, self._hearing = threading.Lock(), threading.Lock()
         self._ending = self._closing = self._closed = False
+        self._injection: Injection | None = None
         self.words: list[Word] = []  # all of the operator's
         self.prompting: Callable[[], AbstractContextManager[Any]] = contextlib.nullcontext
         try:
             pace, door = [], None
-            if profile.simulated and not real_time:
+            ours = profile.software_drone and not drone
+            if (ours or drone) and not real_time:
                 folder_of_time, door = self.processes.place_of_time()
                 pace = ["--lockstep", str(folder_of_time)]
                 clock = Lockstep(folder_of_time)
                 clock.still = self._still
                 self.begin(clock)
             self._legs = RecordedLegs(folder / "flight.spool", self.clock)
-            if master is None:
-                self._master = Master(host)
-                master = self._master.uri
-            check_master(master)
-            self.master = master
-            common = ["--master", master, "--host", host]
-            if profile.simulated:
+            self.master = master = self._ground.enter_context(profile.pilot.reach(master, host))
+            common = ["--host", host, *(["--master", master] if master else [])]
+            if ours:
                 command = ["-m", "lafr_mjx.hil", "sim-drone", *common]
                 command += ["--vehicle", str(profile.path), "--scenario", scenario]
                 command += ["--seed", str(seed)] + (["--task", task] if task else [])
                 command += ["--fault", *faults] if faults else []
                 command += ["--cable"] if cable else []
                 command += [word for text in plugins for word in ("--plugins", text)]
-                command += ["--door", str(door.fileno())] if door else []
-                self._start("drone", [*command, *pace], door.fileno() if door else None)
-            self._injection = Injection(profile.quad, master, self.clock)
+                drone = tuple(command)
+                self._injection = Injection(profile.pilot.software_drone, master, self.clock)
+            if drone:
+                door_of = ["--door", str(door.fileno())] if door else []
+                self._start("drone", [*drone, *door_of, *pace], door.fileno() if door else None)
             mine, its = socket.socketpair()
             self.console = Console(mine, self.clock)
             command = ["-m", "lafr_mjx.hil.control.control_process", *common]
@@ -141,7 +143,7 @@ class Session(FlightRecord, Closing):
             raise
         self._thread = threading.Thread(target=self._listen, name="beat", daemon=True)
         self._thread.start()
-        self.clock.join("operator", self._injection.node)
+        self.clock.join("operator", self._injection.node if self._injection else None)
         if door is not None:
             door.close()  # the drone has it now
 
@@ -171,6 +173,8 @@ class Session(FlightRecord, Closing):
 
     def inject(self, text: str) -> float:
         """Inject a fault into the software drone; the moment at which it was sent."""
+        if self._injection is None:
+            raise RunError("only the software drone takes faults")
         return self._injection.inject(text)
 
     def learner(self, state: str) -> None:
@@ -367,11 +371,9 @@ class Session(FlightRecord, Closing):
 
     def _end_processes(self) -> None:
         self.clock.leave()  # those that end now may have to wait for something
-        if hasattr(self, "_injection"):
+        if self._injection is not None:
             self._injection.close()
         self.processes.end()
-        if self._master is not None:
-            self._master.close()
-            self._master = None
+        self._ground.close()
         if hasattr(self, "console"):
             self.console.close()

@@ -1,4 +1,4 @@
-"""The profile of a drone on the wire (`hil/*.toml`): topics, bounds, one threshold for each trip.
+"""The profile of a drone on the wire (`hil/*.toml`): pilot, bounds, one threshold for each trip.
 
 No threshold has a default: what may happen to a vehicle stands in its file. Needs no JAX.
 """
@@ -6,7 +6,6 @@ No threshold has a default: what may happen to a vehicle stands in its file. Nee
 from __future__ import annotations
 
 import math
-import re
 from dataclasses import dataclass
 from functools import cached_property
 from typing import TYPE_CHECKING
@@ -14,6 +13,7 @@ from typing import TYPE_CHECKING
 import numpy as np
 
 from lafr_mjx.errors import InputError
+from lafr_mjx.hil.drones.known_drones import read_pilot
 from lafr_mjx.resources import find_toml
 from lafr_mjx.toml_table import Table, read_toml
 from lafr_mjx.types import COMMAND_HOVER, CONTROL_DT, CommandLimits
@@ -22,32 +22,8 @@ if TYPE_CHECKING:
     from collections.abc import Sequence
     from pathlib import Path
 
+    from lafr_mjx.hil.drones.drone_protocol import Pilot
     from lafr_mjx.plant.vehicle import Vehicle
-
-FENCE_MARGIN_M = 0.1
-"""Least distance between the fence and the pilot's guard box."""
-
-GUARD_MARGIN_M = 0.1
-"""Nearer to a side of its box the guard is not called: the vehicle may be outside by then."""
-
-
-@dataclass(frozen=True, eq=False)
-class Pilot:
-    """How the pilot on the vehicle is set up."""
-
-    feedthrough_timeout_s: float
-    guard: bool  # whether its file has one
-    guard_low: np.ndarray  # [3] m
-    guard_high: np.ndarray  # [3] m
-    state_hz: float
-    mocap_hz: float
-
-    def guards(self, position: Sequence[float]) -> bool:
-        """Whether `trigger_guard` works there: well inside of the box, else the guard is lost."""
-        box = zip(self.guard_low.tolist(), self.guard_high.tolist(), position, strict=True)
-        return self.guard and all(
-            low + GUARD_MARGIN_M <= x <= high - GUARD_MARGIN_M for low, high, x in box
-        )
 
 
 @dataclass(frozen=True, eq=False)
@@ -151,7 +127,6 @@ class Profile:
     description: str
     path: Path
     vehicle: str  # a profile of `assets/`, or a path
-    quad: str
     simulated: bool
     pilot: Pilot
     command: CommandBounds
@@ -159,30 +134,23 @@ class Profile:
     limits: Limits
     ladder: Ladder
 
-    def topic(self, name: str) -> str:
-        """Full name of one of the pilot's topics, of motion capture or of the battery."""
-        if name == "mocap":
-            return f"/mocap/{self.quad}/pose"
-        if name == "battery":
-            return f"/{self.quad}/mavros/battery"
-        return f"/{self.quad}/agiros_pilot/{name}"
+    @property
+    def software_drone(self) -> bool:
+        """Whether it is the software drone of `sim-drone`, and no stranger's simulation."""
+        return self.simulated and bool(self.pilot.software_drone)
 
 
 def load_profile(name_or_path: str) -> Profile:
     """Read and check a profile: a shipped name (`sim`, `agilicious192.toml`) or a path."""
     path = _find(name_or_path)
     table = read_toml(path)
-    quad = table.string("quad")
-    if not re.fullmatch(r"[A-Za-z][A-Za-z0-9_]{0,63}", quad):
-        raise table.fail("quad", "a name of letters, digits and underscores")
     profile = Profile(
         name=path.stem,
         path=path,
         description=table.string("description"),
         vehicle=table.string("vehicle"),
-        quad=quad,
         simulated=table.boolean("simulated"),
-        pilot=_read_pilot(table.table("pilot", required=True)),
+        pilot=read_pilot(table.table("pilot", required=True)),
         command=_read_command(table.table("command", required=True)),
         fence=_read_fence(table.table("fence", required=True)),
         limits=_read_limits(table.table("limits", required=True)),
@@ -234,18 +202,6 @@ def _box(table: Table, low_key: str, high_key: str) -> tuple[np.ndarray, np.ndar
     if np.any(low >= high):
         raise table.fail(high_key, f"above '{low_key}' ({low.tolist()}) in each axis")
     return low, high
-
-
-def _read_pilot(table: Table) -> Pilot:
-    low, high = _box(table, "guard_low_m", "guard_high_m")
-    return Pilot(
-        feedthrough_timeout_s=table.number("feedthrough_timeout_s", at_least=0.03, at_most=0.5),
-        guard=table.boolean("guard"),
-        guard_low=low,
-        guard_high=high,
-        state_hz=table.number("state_hz", at_least=50.0, at_most=1000.0),
-        mocap_hz=table.number("mocap_hz", at_least=50.0, at_most=1000.0),
-    )
 
 
 def _read_command(table: Table) -> CommandBounds:
@@ -336,23 +292,8 @@ def _read_ladder(table: Table) -> Ladder:
 
 def _check_together(profile: Profile) -> None:
     """What only shows when tables are compared."""
-    pilot, fence, limits, ladder = profile.pilot, profile.fence, profile.limits, profile.ladder
-    least = pilot.feedthrough_timeout_s + CONTROL_DT
-    if ladder.hover_wait_s < least:
-        raise InputError(
-            f"{profile.path}: 'ladder.hover_wait_s' is {ladder.hover_wait_s:g}; it must be at "
-            f"least {least:g}: the pilot obeys the stream of commands until its time-out"
-        )
-    inside = (
-        np.all(fence.low >= pilot.guard_low + FENCE_MARGIN_M - 1e-9),
-        np.all(fence.high <= pilot.guard_high - FENCE_MARGIN_M + 1e-9),
-    )
-    if not all(inside):
-        raise InputError(
-            f"{profile.path}: 'fence' goes from {fence.low.tolist()} to {fence.high.tolist()}; it "
-            f"must lie {FENCE_MARGIN_M:g} m inside of the pilot's guard box, "
-            f"{pilot.guard_low.tolist()} to {pilot.guard_high.tolist()}"
-        )
+    fence, limits, ladder = profile.fence, profile.limits, profile.ladder
+    profile.pilot.check(profile)
     if not fence.low[2] <= limits.altitude_min_m < limits.altitude_max_m <= fence.high[2]:
         raise InputError(
             f"{profile.path}: 'limits.altitude_min_m' and 'altitude_max_m' must lie within the "

@@ -144,11 +144,16 @@ class EmergencyLanding:
             return self._say(Call.HOVER, "hovers")
         waited = since >= self._profile.ladder.guard_s + _AFTER_OTHERS_S
         others = math.isinf(self._landing.called) and not known.climb > -SINKING_MPS
-        due = self._landing.due(known.now, known.climb, known.guarded, self._patience)
-        if waited and due and not others:
-            self._landing = self._landing.call(known.now, known.guarded)
-            return self._say(Call.LAND, "lands")
-        return None
+        due = self._due(known)
+        return self._land(known) if waited and due and not others else None
+
+    def _due(self, known: Known) -> bool:
+        pilot, now = self._profile.pilot, known.now
+        return self._landing.due(pilot, now, known.climb, known.guarded, self._patience)
+
+    def _land(self, known: Known) -> Call:
+        self._landing = self._landing.call(known.now, known.guarded)
+        return self._say(Call.LAND, "lands")
 
     def _unseen(self, known: Known, streams: bool) -> Call | None:
         """Nobody sees the vehicle: who flies it blind may go on; else it must not fly at all.
@@ -159,6 +164,8 @@ class EmergencyLanding:
         self._unseen_since, self._streams_since = min(self._unseen_since, now), math.inf
         if known.telemetry_age > self._profile.limits.link_s:
             return None
+        if self._profile.pilot.lands_unseen:
+            return self._land(known) if self._due(known) else None
         if streams and now - self._unseen_since < self._profile.ladder.blind_s:
             self.doing = "leaves the blind descent to the control process"
             return None

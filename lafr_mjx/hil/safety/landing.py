@@ -1,8 +1,6 @@
-"""When to call `land`: the one rule of everybody who lands the vehicle.
+"""When to call `land`, and when a vehicle has landed: one rule for everybody who lands it.
 
-The pilot takes a second `land` while it lands for a hover. So it is called once, and again only
-when the vehicle is known not to sink, or when the guard has stopped it on its way, which happens
-at the floor of the guard's box. What is not known is no reason to call again.
+The first call is due at once. Whether to call again is the pilot's to say, by what is known.
 """
 
 from __future__ import annotations
@@ -12,6 +10,7 @@ from collections import deque
 from typing import TYPE_CHECKING, NamedTuple
 
 if TYPE_CHECKING:
+    from lafr_mjx.hil.drones.drone_protocol import Pilot
     from lafr_mjx.hil.safety.drone_profile import Profile
 
 LOW_M = 0.15
@@ -26,7 +25,6 @@ LANDED_S = 0.4
 SINKING_MPS = 0.15
 """Slower than this it does not sink."""
 
-_HEARD_S = 0.06  # a call takes so long to show in the telemetry
 _SPAN_S = 0.3  # over which a vertical speed is measured
 _LEAST_SPAN_S = 0.1
 _LANDING_S = 40.0  # the longest way down, if the profile's own times are not longer
@@ -45,10 +43,11 @@ class Landing(NamedTuple):
     guarded: bool = False  # the guard had triggered by then
     calls: int = 0  # how often
 
-    def due(self, now: float, climb: float, guarded: bool, patience_s: float) -> bool:
+    def due(self, pilot: Pilot, now: float, climb: float, guarded: bool, patience_s: float) -> bool:
         """Whether to call now.
 
         Args:
+            pilot: who is called.
             now: s.
             climb: vertical speed by motion capture [m/s]; NaN if not known.
             guarded: the pilot's guard has triggered.
@@ -56,9 +55,9 @@ class Landing(NamedTuple):
         """
         if math.isinf(self.called):
             return True
-        # Where the guard has stopped it, or may have, nobody needs to wait: but it must be seen.
+        sinks = None if math.isnan(climb) else climb <= -SINKING_MPS
         stopped = guarded and not self.guarded
-        return now - self.called >= (_HEARD_S if stopped else patience_s) and climb > -SINKING_MPS
+        return pilot.lands_again(now - self.called, sinks, stopped, patience_s)
 
     def call(self, now: float, guarded: bool) -> Landing:
         """It was called."""

@@ -50,7 +50,7 @@ def preflight(
     silence = now - heard.battery_receipt
     told = "never heard" if math.isinf(silence) else f"heard {silence:.1f} s ago"
     good = silence <= limits.battery_s
-    checks.append(Check("battery", good, f"its topic {profile.topic('battery')}: {told}"))
+    checks.append(Check("battery", good, f"{pilot.told()['battery']}: {told}"))
     good = limits.voltage_preflight_v <= heard.voltage <= limits.voltage_most_v
     detail = f"{limits.voltage_preflight_v:g} to {limits.voltage_most_v:g}"
     checks.append(Check("voltage", good, f"{heard.voltage:.2f} V of {detail}"))
@@ -71,14 +71,15 @@ def preflight(
     # With one that is left over, `enable` would lift off without `start`.
     detail = "none is left over" if heard.references == 0 else f"{heard.references} left: call off"
     checks.append(Check("references", heard.references == 0, detail))
-    box = f"{pilot.guard_low.tolist()} to {pilot.guard_high.tolist()} m"
-    detail = f"not triggered; its box is {box}" if pilot.guard else "the pilot has none"
-    checks.append(Check("guard", not heard.guard, "it has triggered" if heard.guard else detail))
+    detail = "it has triggered" if heard.guard else f"not triggered; {pilot.told()['guard']}"
+    checks.append(Check("guard", not heard.guard, detail))
+    if heard.set_up:
+        checks.append(Check("set-up", False, heard.set_up))
     skew = heard.wall_skew
     good = -limits.clock_skew_s <= skew <= limits.clock_skew_s + _SENSING_S
     checks.append(Check("clocks", good, f"{1e3 * skew:.1f} ms between the machines"))
     others = ", ".join(heard.intruders) or "nobody else"
-    checks.append(Check("sole commander", not heard.intruders, f"{others} publishes commands"))
+    checks.append(Check("sole commander", not heard.intruders, f"{others} gives commands"))
     detail = "it is still preparing" if around.learner_cold else "ready, or nobody learns"
     checks.append(Check("learner warm", not around.learner_cold, detail))
     serious = sorted(f.text for f in faults if f.rung >= Rung.HOVER and f not in AIRBORNE_ONLY)

@@ -11,9 +11,9 @@ The pilot obeys a stream of commands even after calls to hover and to land. So h
 publishing, wait out the pilot's time-out, then call; only then land, by the rule of `landing.py`.
 The guard is called only where it is not lost by it.
 
-Without motion capture the pilot's hover, guard and landing fly on a guess: BLIND brakes and then
-sinks by commands of ours. Under a guard that has triggered no command is heard: then the motors
-are switched off.
+Where the pilot's own hover, guard and landing are a guess without motion capture, BLIND brakes and
+then sinks by commands of ours; elsewhere it hovers and lands. Under a guard that has triggered no
+command is heard: then the motors are switched off.
 """
 
 from __future__ import annotations
@@ -27,6 +27,7 @@ from lafr_mjx.hil.safety.modes import IN_AIR, Mode, Word
 from lafr_mjx.hil.safety.trips import AIRBORNE_ONLY, Fault, Rung
 
 if TYPE_CHECKING:
+    from lafr_mjx.hil.drones.drone_protocol import Pilot
     from lafr_mjx.hil.safety.drone_profile import Ladder
 
 _REPEAT_S = 0.5  # between two calls of the same kind, for calls may get lost
@@ -61,7 +62,7 @@ class Inputs(NamedTuple):
     speed: float = 0.0  # m/s; NaN if not known
     guarded: bool = False  # the pilot's guard has triggered
     guardable: bool = True  # a call of the guard would work here
-    reachable: bool = True  # the pilot talks to us and takes commands: it can be flown blind
+    reachable: bool = True  # it can and must be flown blind: the pilot hears us
     seen_s: float = math.inf  # s, for how long motion capture has been there; 0: it is not
     unseen_s: float = 0.0  # s, for how long it has not
     fallen: bool = False  # a blind descent must have reached the ground
@@ -103,7 +104,7 @@ class Actions(NamedTuple):
     calls: tuple[Call, ...] = ()
 
 
-def step(m: Machine, i: Inputs, ladder: Ladder) -> tuple[Machine, Actions]:
+def step(m: Machine, i: Inputs, ladder: Ladder, pilot: Pilot) -> tuple[Machine, Actions]:
     """One tick."""
     faults = that_count(i.faults, m)
     serious = frozenset(f for f in faults if f.rung >= Rung.HOVER)
@@ -115,7 +116,7 @@ def step(m: Machine, i: Inputs, ladder: Ladder) -> tuple[Machine, Actions]:
     if m.mode in IN_AIR or m.mode is Mode.ARMED:
         m = m._replace(latched=m.latched | serious)
     m = _moved(m, i, worst, ladder)
-    return _act(m, i, ladder)
+    return _act(m, i, ladder, pilot)
 
 
 def that_count(faults: frozenset[Fault], m: Machine) -> frozenset[Fault]:
@@ -151,7 +152,7 @@ def refusal(m: Machine, i: Inputs, ladder: Ladder) -> str:
 
 
 def _rung(fault: Fault, i: Inputs) -> Rung:
-    """Where a fault leads. Whom we do not reach we cannot fly blind: the pilot hovers then."""
+    """Where a fault leads. Whom we do not reach, or need not, we do not fly blind: it hovers."""
     return Rung.HOVER if fault.rung is Rung.BLIND and not i.reachable else fault.rung
 
 
@@ -334,7 +335,7 @@ _MOVES = {
 }
 
 
-def _act(m: Machine, i: Inputs, ladder: Ladder) -> tuple[Machine, Actions]:
+def _act(m: Machine, i: Inputs, ladder: Ladder, pilot: Pilot) -> tuple[Machine, Actions]:
     """What the mode asks for now; calls are repeated where that does no harm: they may get lost."""
     if m.mode is Mode.POLICY:
         leaving = not math.isinf(m.leaving)
@@ -356,7 +357,8 @@ def _act(m: Machine, i: Inputs, ladder: Ladder) -> tuple[Machine, Actions]:
         if m.landing or not math.isinf(m.published):
             call = Call.HOVER
     elif m.mode is Mode.LAND and (waited or i.guarded):
-        if m.lands.due(i.now, i.climb, i.guarded, _AGAIN_S) and not math.isfinite(m.low_since):
+        again = m.lands.due(pilot, i.now, i.climb, i.guarded, _AGAIN_S)
+        if again and not math.isfinite(m.low_since):
             call = Call.LAND
             m = m._replace(lands=m.lands.call(i.now, i.guarded))
     elif m.mode is Mode.GUARD and due and not i.guarded and i.guardable:

@@ -8,15 +8,38 @@ from __future__ import annotations
 
 import select
 import time
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Protocol
 
 if TYPE_CHECKING:
     import threading
     from pathlib import Path
 
-    from lafr_mjx.hil.wire.node import Node
-
 _LEAST_PAUSE_S = 0.0002
+
+
+class Counted(Protocol):
+    """A wire to the drone as a time in lockstep knows it: it counts messages."""
+
+    @property
+    def name(self) -> str:
+        """Of our end."""
+        ...
+
+    @property
+    def complete(self) -> bool:
+        """Whether messages can go both ways."""
+        ...
+
+    def frames_to(self, peer: str) -> int:
+        """Messages that somebody was sent."""
+        ...
+
+    def frames_from(self, peer: str) -> int:
+        """Messages that somebody has sent us."""
+        ...
+
+    def keep_up(self) -> None:
+        """Do what is due by the flight's clock, which may outrun the real one."""
 
 
 class FlightClock:
@@ -49,7 +72,7 @@ class FlightClock:
         """Those of some descriptors that can be read; waits for so long at most."""
         return select.select(sources, [], [], seconds)[0]
 
-    def join(self, role: str, node: Node | None = None) -> None:
+    def join(self, role: str, node: Counted | None = None) -> None:
         """Take part: from now on time waits for this thread, where it waits for anybody.
 
         Args:

@@ -31,7 +31,7 @@ from lafr_mjx.hil.timing.flight_clock import FlightClock
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator
 
-    from lafr_mjx.hil.wire.node import Node
+    from lafr_mjx.hil.timing.flight_clock import Counted
 
 START_S = 1000.0
 """Where it begins; a moment of 0 means never."""
@@ -47,7 +47,7 @@ _LOOK_S = 0.0001
 class _Seat:
     """A thread's place: what it has been told, and what it has said."""
 
-    def __init__(self, folder: Path, role: str, node: Node | None) -> None:
+    def __init__(self, folder: Path, role: str, node: Counted | None) -> None:
         self.node = node
         self._number, self._buffer, self._still = 0, b"", 0.0
         self._lost, self._due = 0, 0
@@ -157,7 +157,7 @@ class Lockstep(FlightClock):
         self.sleep(seconds)
         return select.select(sources, [], [], 0.0)[0]
 
-    def join(self, role: str, node: Node | None = None) -> None:
+    def join(self, role: str, node: Counted | None = None) -> None:
         """Take part, once the wire is complete."""
         end = time.monotonic() + _REACH_S
         while node is not None and not node.complete and time.monotonic() < end:

@@ -1,0 +1,232 @@
+"""A drone over MAVLink: PX4, or ArduPilot's Copter. Body rates and thrust by SET_ATTITUDE_TARGET.
+
+Both obey DO_SET_MODE whatever is streamed to them, so a call to hover or to land ends the stream's
+power at once. Who else takes the vehicle, by the transmitter or a ground station, keeps it: nothing
+is called against a mode that was not asked for here.
+"""
+
+from __future__ import annotations
+
+import math
+from typing import TYPE_CHECKING
+
+import numpy as np
+from pymavlink.dialects.v20 import common as mav
+
+from lafr_mjx.hil.drones.drone_protocol import Call, Heard, Seen
+from lafr_mjx.hil.drones.mavlink_ears import REPEAT_S, Ears, Motion
+from lafr_mjx.hil.drones.mavlink_frames import flipped, thrust_share
+from lafr_mjx.hil.wire import ros_messages as m
+from lafr_mjx.hil.wire.fast_messages import command_bytes
+from lafr_mjx.types import COMMAND_HOVER
+
+if TYPE_CHECKING:
+    from lafr_mjx.hil.drones.mavlink_pilot import MavlinkPilot
+    from lafr_mjx.hil.safety.drone_profile import Profile
+    from lafr_mjx.hil.timing.flight_clock import FlightClock
+
+_ENGAGE_S = 1.0  # the longest that it may take to give us the vehicle
+_STREAM_S = 0.045  # between two commands that only show that we are there
+_STATE = "agiros_msgs/QuadState"  # recorded as the other drones' are: one format to read
+_COMMAND = "agiros_msgs/Command"
+_RATES_AND_THRUST = mav.ATTITUDE_TARGET_TYPEMASK_ATTITUDE_IGNORE
+
+
+class Mavlink(Ears):
+    """A `Drone`."""
+
+    def __init__(
+        self, pilot: MavlinkPilot, profile: Profile, host: str, clock: FlightClock
+    ) -> None:
+        ports = {pilot.port: mav.MAV_COMP_ID_ONBOARD_COMPUTER}
+        super().__init__(pilot, profile, host, ports, clock)
+        self._settings = pilot.settings(profile.ladder.hover_height_m)
+        self._ours = {mode.number for mode in pilot.autopilot.modes}
+        self._up = False  # told to take off, and armed since
+        self._has = False  # our commands fly
+        self._engaging = math.inf  # since when we want that
+        self._asked_mode = self._streamed = -math.inf
+        self._topic = f"/{profile.name}"
+        self._sent: list[tuple[str, str, float, float, bytes]] = []
+        self._sequence = 0
+
+    def heard(self) -> Heard:
+        """What is known now; to be called at each tick, which keeps the link alive."""
+        now = self.clock.now()
+        self._up = self._up and self._armed
+        if self._taken:
+            self._pending.clear()
+        self._keep(now)
+        self._show(now)
+        state, position = self._state, self._position
+        there = self._there
+        told, self._told = tuple(self._told), []
+        return Heard(
+            state=state[0] if state else None,
+            state_stamp=state[1] if state else -math.inf,
+            state_receipt=state[1] if state else -math.inf,
+            state_number=state[2] if state else -1,
+            mocap_position=np.array(position.first) if position.first else None,
+            mocap_receipt=position.receipt,
+            mocap_number=position.number,
+            telemetry_receipt=self._any,
+            armed=self._armed,
+            guard=False,
+            references=0,
+            voltage=self._voltage,
+            battery_receipt=self._battery,
+            own_command=None,
+            own_number=-1,
+            clock_skew=0.0,  # ages are by arrival: no clock but ours is asked
+            wall_skew=0.0,
+            subscribed=there,
+            connected=there and state is not None and bool(position.first),
+            master_seen=self._beat,
+            intruders=self._intruders,
+            set_up="; ".join(self._troubles()),
+            said=told,
+        )
+
+    @property
+    def _taken(self) -> bool:
+        """Whether it flies in a mode that was not asked for here."""
+        return self._up and self._mode not in self._ours
+
+    @property
+    def _intruders(self) -> tuple[str, ...]:
+        somebody = ("somebody who has set another mode",) if self._taken else ()
+        return (*self.link.intruders, *somebody)
+
+    def _troubles(self) -> list[str]:
+        """What of its set-up is not as the profile says."""
+        known = self._parameters
+        found = [one.trouble(known.get(one.name)) for one in self._settings]
+        return [text for text in (self._stranger, *found) if text]
+
+    def _ask(self) -> None:
+        super()._ask()
+        for setting in self._settings:
+            self.link.send(
+                mav.MAVLink_param_request_read_message(
+                    self._pilot.system, mav.MAV_COMP_ID_AUTOPILOT1, setting.name.encode(), -1
+                )
+            )
+
+    def _show(self, now: float) -> None:
+        """That we are there, to one that wants to see that before it gives us the vehicle."""
+        idle = self._autopilot.streams_first and math.isinf(self._engaging)
+        waits = self._up and self._mode != self._autopilot.offboard.number
+        if idle and waits and not self._intruders and now - self._streamed >= _STREAM_S:
+            self._stream(now, np.array(COMMAND_HOVER, float))
+
+    def _stream(self, now: float, command: np.ndarray) -> bool:
+        self._streamed = now
+        thrust, *rates = command.tolist()
+        share = thrust_share(thrust, self._pilot.hover_thrust)
+        return self.link.send(
+            mav.MAVLink_set_attitude_target_message(
+                int(1e3 * now) & 0xFFFFFFFF, self._pilot.system, mav.MAV_COMP_ID_AUTOPILOT1,
+                _RATES_AND_THRUST, (1.0, 0.0, 0.0, 0.0), *flipped(rates), share,
+            )
+        )  # fmt: skip
+
+    def send(self, command: np.ndarray, expires: float) -> bool:
+        """Send a command [4] unless it is late, or somebody else has the vehicle."""
+        now, offboard = self.clock.now(), self._autopilot.offboard
+        if now > expires or self._intruders:
+            return False
+        flies = self._mode == offboard.number
+        if self._has and not flies:
+            self._tell("the autopilot has taken the vehicle back")
+            return False
+        self._has = flies
+        if not flies:
+            self._engaging = min(self._engaging, now)
+            if now - self._engaging > _ENGAGE_S:
+                return False
+            if now - self._asked_mode >= REPEAT_S:
+                self._asked_mode = now
+                self._set_mode(offboard)
+        sent = self._stream(now, command)
+        if sent and len(self._sent) < 1000:
+            wall, self._sequence = self.clock.wall(), self._sequence + 1
+            body = command_bytes(self._sequence, wall, tuple(command.tolist()))
+            self._sent.append((f"{self._topic}/command", _COMMAND, now, wall, body))
+        return sent
+
+    def call(self, call: Call) -> None:
+        """Make a call, unless somebody else has the vehicle."""
+        self._has, self._engaging = False, math.inf
+        if self._taken:
+            self._tell(f"not called, somebody else has the vehicle: {call}")
+            return
+        self._up = self._up or call is Call.TAKE_OFF
+        super().call(call)
+
+    def drain(self) -> list[tuple[str, str, float, float, bytes]]:
+        """States and commands since the last call."""
+        tape, self._sent = self._sent, []
+        while self._tape:
+            receipt, wall, position, attitude = self._tape.popleft()
+            body = _state_bytes(wall, position, attitude)
+            tape.append((f"{self._topic}/state", _STATE, receipt, wall, body))
+        return tape
+
+    def counts(self) -> dict[str, dict[str, int]]:
+        """What was received, and what of it was refused."""
+        counts, link = self._counts, self.link
+        return {
+            "state": {"received": counts["state"], "refused": counts["refused"],
+                      "outdated": counts["outdated"]},
+            "mocap": {"received": counts["mocap"]},
+            "datagrams": {"received": link.received, "malformed": link.malformed},
+        }  # fmt: skip
+
+
+class WatchedMavlink(Ears):
+    """The same for an emergency stop, at a port of its own: a `Watched`."""
+
+    def __init__(
+        self, pilot: MavlinkPilot, profile: Profile, host: str, clock: FlightClock
+    ) -> None:
+        first = mav.MAV_COMP_ID_ONBOARD_COMPUTER2
+        ports = {port: first + k for k, port in enumerate(pilot.stop_ports)}
+        super().__init__(pilot, profile, host, ports, clock)
+
+    @property
+    def reaches(self) -> bool:
+        """Whether the autopilot is heard: it can be answered then."""
+        return self._there
+
+    @property
+    def connected(self) -> bool:
+        """Whether it and its position are heard."""
+        return self._there and self._position.number >= 0
+
+    def seen(self) -> Seen:
+        """What is known now; to be called again and again, which keeps the link alive."""
+        self._keep(self.clock.now())
+        for text in self._told:
+            print(text, flush=True)
+        self._told.clear()
+        self._tape.clear()
+        position = self._position
+        return Seen(
+            position=position.first or None,
+            mocap_number=position.number,
+            mocap_receipt=position.receipt,
+            telemetry_receipt=self._any,
+            armed=self._armed,
+            guarded=False,
+            stream_receipt=-math.inf,  # a call to hover stops it
+        )
+
+
+def _state_bytes(wall: float, position: Motion, attitude: Motion) -> bytes:
+    none = (0.0, 0.0, 0.0)
+    state = m.message_class(_STATE)(
+        m.header(wall, position.number), 1e-3 * position.boot_ms,
+        m.pose(position.first, attitude.first), m.twist(position.second, attitude.second),
+        m.twist(none, none), *(m.vector(none) for _ in range(4)), np.zeros(4),
+    )  # fmt: skip
+    return m.encode(_STATE, state)

@@ -41,6 +41,7 @@ if TYPE_CHECKING:
     from lafr_mjx.hil.control.legs import Leg
     from lafr_mjx.hil.safety.drone_profile import Profile
     from lafr_mjx.hil.safety.modes import Word
+    from lafr_mjx.hil.simulator.flight_controllers import FlightController
     from lafr_mjx.types import Rollout
 
 _BEAT_S = 0.2
@@ -75,6 +76,8 @@ class Session(FlightRecord, Closing):
         cable: bool = False,
         network: str = "mlp",
         plugins: tuple[str, ...] = (),
+        flight_controller: FlightController = "plant",
+        firmware: Path | None = None,
     ) -> None:
         """Start.
 
@@ -91,6 +94,8 @@ class Session(FlightRecord, Closing):
             cable: feed the software drone by one, for longer than its battery lasts.
             network: of the policies that will fly, see `parts`.
             plugins: of the user's, for the software drone.
+            flight_controller: of the software drone.
+            firmware: a build of the user's own for that.
         """
         super().__init__(folder / "events.txt")
         self.profile = profile
@@ -123,6 +128,8 @@ class Session(FlightRecord, Closing):
                 command += ["--seed", str(seed)] + (["--task", task] if task else [])
                 command += ["--fault", *faults] if faults else []
                 command += ["--cable"] if cable else []
+                command += ["--flight-controller", flight_controller]
+                command += ["--firmware", str(firmware)] if firmware else []
                 command += [word for text in plugins for word in ("--plugins", text)]
                 command += ["--door", str(door.fileno())] if door else []
                 self._start("drone", [*command, *pace], door.fileno() if door else None)

@@ -13,6 +13,7 @@ from lafr_mjx.errors import InputError, RunError
 from lafr_mjx.help_texts import readable
 from lafr_mjx.hil.commands.check import Check
 from lafr_mjx.hil.commands.compare import Compare
+from lafr_mjx.hil.commands.firmware_steps import FirmwareSteps
 from lafr_mjx.hil.commands.fly_drone import Fly
 from lafr_mjx.hil.commands.hold_stop import Stop
 from lafr_mjx.hil.commands.replay_bag import Replay
@@ -36,6 +37,7 @@ _COMMANDS = {
     "compare": Compare,
     "replay": Replay,
     "sim-drone": SimDrone,
+    "firmware-steps": FirmwareSteps,
     "stop": Stop,
     "master": RunMaster,
 }

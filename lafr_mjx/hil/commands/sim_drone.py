@@ -11,6 +11,7 @@ from typing import Any
 from tyro.conf import UseAppendAction
 
 from lafr_mjx.errors import InputError
+from lafr_mjx.hil.simulator.flight_controllers import FlightController
 
 
 @dataclass
@@ -20,6 +21,8 @@ class SimDrone:
     python -m lafr_mjx.hil sim-drone --master http://127.0.0.1:11311 --scenario wind5
 
     python -m lafr_mjx.hil sim-drone --fault mocap-drop@12:0.5 --fault voltage@20
+
+    python -m lafr_mjx.hil sim-drone --flight-controller betaflight
     """
 
     vehicle: str = "sim"
@@ -47,6 +50,10 @@ class SimDrone:
 
     plugins: UseAppendAction[tuple[str, ...]] = ()
     """A plugin of your own: NAME=FILE.py:CLASS(PARAMETER=VALUE, ...); may be repeated."""
+    flight_controller: FlightController = "plant"
+    """Whose rate loop and mixer fly it: the plant's own model of them, or real firmware."""
+    firmware: Path | None = None
+    """Betaflight's simulator build (SITL) to run; by default that of the package betaflight."""
 
     def run(self) -> None:
         """Serve until stopped."""
@@ -82,6 +89,7 @@ class SimDrone:
             raise InputError(f"{profile.path}: the software drone stands for an Agilicious one")
         vehicle = load_vehicle(profile.vehicle)
         check_vehicle(profile, vehicle)
+        from lafr_mjx.hil.simulator.flight_controllers import flight_controller
         from lafr_mjx.hil.simulator.physics import Physics, own_plugins
 
         own = own_plugins(self.plugins)  # first: a scenario may have its keys
@@ -95,19 +103,24 @@ class SimDrone:
             check_reachable(self.master)
         except InputError as error:
             print(f"{error}; waiting for it", flush=True)
-        drone = Drone(
-            Physics(vehicle, settings, fans, self.seed, cable=self.cable, plugins=own),
-            Settings(
-                feedthrough_timeout_s=pilot.feedthrough_timeout_s,
-                has_guard=pilot.guard,
-                guard_low=pilot.guard_low,
-                guard_high=pilot.guard_high,
-                hover_height_m=profile.ladder.hover_height_m,
-                command_low=vehicle.limits.low,
-                command_high=vehicle.limits.high,
-            ),
-            command_delay_s=1e-3 * settings.command_delay_ms,
-            sensing_delay_s=1e-3 * settings.sensing_delay_ms,
-            injector=Injector(faults),
-        )
-        serve(drone, pilot.software_drone, self.master, self.host, self.seconds, clock, parent)
+        with flight_controller(self.flight_controller, vehicle, self.firmware) as loop:
+            physics = Physics(
+                vehicle, settings, fans, self.seed,
+                cable=self.cable, plugins=own, rate_loop=loop,
+            )  # fmt: skip
+            drone = Drone(
+                physics,
+                Settings(
+                    feedthrough_timeout_s=pilot.feedthrough_timeout_s,
+                    has_guard=pilot.guard,
+                    guard_low=pilot.guard_low,
+                    guard_high=pilot.guard_high,
+                    hover_height_m=profile.ladder.hover_height_m,
+                    command_low=vehicle.limits.low,
+                    command_high=vehicle.limits.high,
+                ),
+                command_delay_s=1e-3 * settings.command_delay_ms,
+                sensing_delay_s=1e-3 * settings.sensing_delay_ms,
+                injector=Injector(faults),
+            )
+            serve(drone, pilot.software_drone, self.master, self.host, self.seconds, clock, parent)

@@ -24,9 +24,12 @@ from lafr_mjx.hil.timing.priority import prefer_operator
 from lafr_mjx.output import counted
 
 if TYPE_CHECKING:
+    from pathlib import Path
+
     from lafr_mjx.control.policy import Policy
     from lafr_mjx.hil.operator.learner_faults import LearnerFault
     from lafr_mjx.hil.safety.drone_profile import Profile
+    from lafr_mjx.hil.simulator.flight_controllers import FlightController
     from lafr_mjx.run_spec import RunSpec
     from lafr_mjx.runs.run_folder import RunFolder
     from lafr_mjx.tasks import Task
@@ -53,13 +56,16 @@ class Flights:
     real_time: bool = False  # of the software drone
     network: str = "mlp"  # of the policies that fly
     plugins: tuple[str, ...] = ()  # of the user's, in the software drone
+    flight_controller: FlightController = "plant"  # of the software drone
+    firmware: Path | None = None
 
     @property
     def where(self) -> str:
         """On which drone, in words."""
         if not self.profile.software_drone:
             return self.profile.name
-        return f"the software drone in {'real time' if self.real_time else 'lockstep'}"
+        firmware = "" if self.flight_controller == "plant" else f" with {self.flight_controller}"
+        return f"the software drone{firmware} in {'real time' if self.real_time else 'lockstep'}"
 
     def session(self, folder: RunFolder) -> Session:
         """Start the processes."""
@@ -69,6 +75,7 @@ class Flights:
             self.profile, folder.path / "hil", master=self.master, host=self.host,
             scenario=self.scenario, task=fans, seed=self.seed, faults=self.faults,
             real_time=self.real_time, network=self.network, plugins=self.plugins,
+            flight_controller=self.flight_controller, firmware=self.firmware,
         )  # fmt: skip
 
 

@@ -40,6 +40,7 @@ if TYPE_CHECKING:
     from lafr_mjx.hil.control.legs import Leg
     from lafr_mjx.hil.safety.drone_profile import Profile
     from lafr_mjx.hil.safety.modes import Word
+    from lafr_mjx.hil.simulator.flight_controllers import FlightController
     from lafr_mjx.types import Rollout
 
 _BEAT_S = 0.2
@@ -75,6 +76,8 @@ class Session(FlightRecord, Closing):
         network: str = "mlp",
         plugins: tuple[str, ...] = (),
         drone: tuple[str, ...] = (),
+        flight_controller: FlightController = "plant",
+        firmware: Path | None = None,
     ) -> None:
         """Start.
 
@@ -93,6 +96,8 @@ class Session(FlightRecord, Closing):
             plugins: of the user's, for the software drone.
             drone: command for Python that starts a software drone of the user's own, which keeps
                 the time in lockstep; nothing of the above is told to it.
+            flight_controller: of the software drone.
+            firmware: a build of the user's own for that.
         """
         super().__init__(folder / "events.txt")
         self.profile = profile
@@ -123,6 +128,8 @@ class Session(FlightRecord, Closing):
                 command += ["--seed", str(seed)] + (["--task", task] if task else [])
                 command += ["--fault", *faults] if faults else []
                 command += ["--cable"] if cable else []
+                command += ["--flight-controller", flight_controller]
+                command += ["--firmware", str(firmware)] if firmware else []
                 command += [word for text in plugins for word in ("--plugins", text)]
                 drone = tuple(command)
                 self._injection = Injection(profile.pilot.software_drone, master, self.clock)

@@ -6,7 +6,7 @@ for each physics step, for on a wire commands arrive at any moment. The ground i
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Any, NamedTuple
+from typing import TYPE_CHECKING, Any, NamedTuple, Protocol
 
 import jax
 import jax.numpy as jnp
@@ -60,6 +60,27 @@ class Moment(NamedTuple):
     impact_upright: float  # cosine of the tilt at it
 
 
+class RateLoopOutside(Protocol):
+    """A flight controller of its own, in lockstep with the physics."""
+
+    timestep: float
+    """Seconds between two samples of its gyroscope; divides TIMESTEP."""
+
+    def turn(
+        self,
+        rates: Sequence[float],
+        quaternion: Sequence[float],
+        command: Sequence[float],
+        armed: bool,
+    ) -> np.ndarray:
+        """Wanted rotor speeds [4] of the next time step."""
+        ...
+
+    def restart(self) -> None:
+        """As new."""
+        ...
+
+
 class Physics:
     """One vehicle in one scenario, on the ground at first."""
 
@@ -73,6 +94,7 @@ class Physics:
         *,
         cable: bool = False,
         plugins: Mapping[str, Plugin] = {},
+        rate_loop: RateLoopOutside | None = None,
     ) -> None:
         """Stand on the ground.
 
@@ -84,11 +106,14 @@ class Physics:
             position: where it stands, x and y [m].
             cable: fed by one: the battery sags under load, but never empties.
             plugins: of the user's, see `own_plugins`.
+            rate_loop: real firmware in the place of the plant's own model of one.
         """
         compilation_cache.enable()
         # Small steps are run where they are called, not handed to another thread.
         jax.config.update("jax_cpu_enable_async_dispatch", False)
-        engine = build_engine(vehicle, "freebody", TIMESTEP)
+        self._outside = rate_loop
+        timestep = TIMESTEP if rate_loop is None else rate_loop.timestep
+        engine = build_engine(vehicle, "freebody", timestep)
         params = params_for(vehicle, settings, fans, plugins)
         if cable:
             params = params.replace(plugins=_without_discharge(params.plugins))
@@ -104,26 +129,42 @@ class Physics:
             return flat
 
         flat = jax.jit(on_ground)(self._key)
-        step = _stepper(engine, params, shapes[0])
-        blank = (np.zeros((SUBSTEPS, 4), np.float32), np.ones(4, np.float32), np.int32(0))
-        blank = (*blank, self._key)
-        self._step = jax.jit(step).lower(flat, *blank).compile()
+        steps = _Steps(engine, params, shapes[0])
+        self.rotor_scale = np.ones(4, np.float32)
+        self.armed = False
         self._first = self._flat = flat
         self._count = 0
-        self.rotor_scale = np.ones(4, np.float32)
-        self._step(flat, *blank)  # the first call is slow
+        if rate_loop is not None:
+            self._begin, self._move = jax.jit(steps.begin_outside), jax.jit(steps.move_outside)
+            self._end = jax.jit(steps.end)
+        else:
+            blank = (np.zeros((SUBSTEPS, 4), np.float32), self.rotor_scale, np.int32(0), self._key)
+            self._step = jax.jit(steps.whole).lower(flat, *blank).compile()
+        self.step(np.zeros((SUBSTEPS, 4)))  # the first call is slow
+        self.reset()
 
     def reset(self, moment: int = 0) -> None:
         """Back on the ground, as new; `moment` chooses other noise and gusts."""
         self._flat, self._count = self._first, moment
         self.rotor_scale[:] = 1.0
+        self.armed = False
+        if self._outside is not None:
+            self._outside.restart()
 
     def step(self, commands: np.ndarray) -> Moment:
         """Go on by 10 ms under the commands [SUBSTEPS, 4] of its physics steps."""
         commands = np.asarray(commands, np.float32)
-        self._flat, out = self._step(
-            self._flat, commands, self.rotor_scale, np.int32(self._count), self._key
-        )
+        given = (self.rotor_scale, np.int32(self._count), self._key)
+        if self._outside is None:
+            self._flat, out = self._step(self._flat, commands, *given)
+        else:
+            around, moving, loop, seen = self._begin(self._flat, *given)
+            ratio = round(TIMESTEP / self._outside.timestep)
+            for command in np.repeat(commands, ratio, axis=0).tolist():
+                seen = np.asarray(seen).tolist()
+                targets = self._outside.turn(seen[:3], seen[3:], command, self.armed)
+                moving, seen = self._move(around, moving, targets.astype(np.float32))
+            self._flat, out = self._end(around, moving, loop, *given[1:])
         self._count += 1
         out = np.asarray(out, float)
         return Moment(out[:13], out[13:26], out[26:30], out[30], out[31], out[32])
@@ -145,18 +186,65 @@ def own_plugins(texts: Iterable[str]) -> dict[str, Plugin]:
     return plugins
 
 
-def _stepper(engine: Any, params: Any, unravel: Any) -> Any:
-    """The step of a scenario: one program for all seeds."""
+class _Steps:
+    """The step of a scenario in parts: one program for all seeds."""
 
-    def of(kind: type) -> list[tuple[str, Any]]:
-        return sorted((n, p) for n, p in params.plugins.items() if isinstance(p, kind))
+    def __init__(self, engine: Any, params: Any, unravel: Any) -> None:
+        self._engine, self._params, self._unravel = engine, params, unravel
 
-    def step(
-        flat: jax.Array, commands: jax.Array, scale: jax.Array, count: jax.Array, key: jax.Array
+    def _of(self, kind: type) -> list[tuple[str, Any]]:
+        return sorted((n, p) for n, p in self._params.plugins.items() if isinstance(p, kind))
+
+    def whole(
+        self, flat: jax.Array, commands: jax.Array, *given: jax.Array
     ) -> tuple[jax.Array, jax.Array]:
-        physics, speeds, gyro, loop, memories = unravel(flat)
-        memories = dict(memories)
-        unit = runtime_unit(params.inertial.mass)
+        """10 ms under the plant's own rate loop."""
+        around, moving, loop = self.begin(flat, *given)
+
+        def substep(carry: tuple, command: jax.Array) -> tuple[tuple, None]:
+            moving, loop = carry
+            wanted = Ctbr(command[0], Vec3.of(command[1:]))
+            gyro = self.sense(around, moving)
+            new_loop, targets, _ = control_rates(
+                self._params.controller, loop, wanted, gyro.sensed, TIMESTEP
+            )
+            moving, down = self.move(around, moving, gyro, targets)
+            rest = RateLoopState.start(Vec3.zero())
+            loop = jax.tree.map(lambda a, b: jnp.where(down, a, b), rest, new_loop)
+            return (moving, loop), None
+
+        (moving, loop), _ = jax.lax.scan(substep, (moving, loop), commands)
+        return self.end(around, moving, loop, *given[1:])
+
+    def begin(
+        self, flat: jax.Array, scale: jax.Array, count: jax.Array, key: jax.Array
+    ) -> tuple[tuple, tuple, RateLoopState]:
+        """What is constant for 10 ms, what moves, and the memory of the plant's own rate loop."""
+        physics, speeds, gyro, loop, memories = self._unravel(flat)
+        memories, params = dict(memories), self._params
+        ceiling = jnp.float32(1.0)
+        for name, plugin in self._of(ActuatorPlugin):
+            memories[name], factor = plugin.ceiling(memories[name], speeds, SAMPLE_DT)
+            ceiling = ceiling * factor
+        for name, plugin in self._of(AirPlugin) + self._of(ForcePlugin):
+            draws = Draws.of(key, 2 * count, name)
+            memories[name] = plugin.update(memories[name], draws, SAMPLE_DT)
+        drift = params.gyroscope.drift(gyro, Draws.of(key, 2 * count + 1, "gyroscope"))
+        around = (memories, scale, ceiling, drift, self._engine.prepare(params.inertial))
+        return around, (physics, speeds, gyro, jnp.float32(0.0), jnp.float32(1.0)), loop
+
+    def sense(self, around: tuple, moving: tuple) -> GyroState:
+        """The gyroscope at the beginning of a time step."""
+        drift, gyroscope = around[3], self._params.gyroscope
+        return gyroscope.turned(moving[2], moving[0].rates, drift, self._engine.timestep)
+
+    def move(
+        self, around: tuple, moving: tuple, gyro: GyroState, targets: Any
+    ) -> tuple[tuple, jax.Array]:
+        """One time step towards these rotor speeds; whether the vehicle is on the ground then."""
+        (memories, scale, ceiling, _, mass), params = around, self._params
+        motion, before, _, impact, upright = moving
+        engine, unit = self._engine, runtime_unit(params.inertial.mass)
         weak = params.replace(
             rotors=params.rotors.replace(
                 thrust_coefficient=tuple(
@@ -164,42 +252,27 @@ def _stepper(engine: Any, params: Any, unravel: Any) -> Any:
                 )
             )
         )
-        ceiling = jnp.float32(1.0)
-        for name, plugin in of(ActuatorPlugin):
-            memories[name], factor = plugin.ceiling(memories[name], speeds, SAMPLE_DT)
-            ceiling = ceiling * factor
-        for name, plugin in of(AirPlugin) + of(ForcePlugin):
-            draws = Draws.of(key, 2 * count, name)
-            memories[name] = plugin.update(memories[name], draws, SAMPLE_DT)
-        mass = engine.prepare(params.inertial)
+        speeds = params.rotors.turn(before, targets, ceiling, engine.timestep)
+        turned = (before, speeds)
+        wrench = simulation.total_wrench(weak, memories, motion, turned, engine.timestep, unit)
+        moved = engine.advance(mass, motion, wrench)
+        down = (moved.position.z <= GROUND_M) & (moved.velocity.z <= 0.0)
+        cosine = moved.attitude.matrix().c.z
+        hard = down & (-moved.velocity.z > impact)
+        impact = jnp.where(hard, -moved.velocity.z, impact)
+        upright = jnp.where(hard, cosine, upright)
+        rest = (_standing(moved), GyroState.start(Vec3.zero()))
+        motion, gyro = jax.tree.map(lambda a, b: jnp.where(down, a, b), rest, (moved, gyro))
+        return (motion, speeds, gyro, impact, upright), down
 
-        def substep(carry: tuple, command: jax.Array) -> tuple[tuple, None]:
-            motion, before, gyro, loop, impact, upright = carry
-            wanted = Ctbr(command[0], Vec3.of(command[1:]))
-            sensed = params.gyroscope.turned(gyro, motion.rates, drift, TIMESTEP)
-            new_loop, targets, _ = control_rates(
-                params.controller, loop, wanted, sensed.sensed, TIMESTEP
-            )
-            speeds = params.rotors.turn(before, targets, ceiling, TIMESTEP)
-            turned = (before, speeds)
-            wrench = simulation.total_wrench(weak, memories, motion, turned, TIMESTEP, unit)
-            moved = engine.advance(mass, motion, wrench)
-            down = (moved.position.z <= GROUND_M) & (moved.velocity.z <= 0.0)
-            cosine = moved.attitude.matrix().c.z
-            hard = down & (-moved.velocity.z > impact)
-            impact = jnp.where(hard, -moved.velocity.z, impact)
-            upright = jnp.where(hard, cosine, upright)
-            still = Vec3.zero()
-            rest = (_standing(moved), GyroState.start(still), RateLoopState.start(still))
-            flying = (moved, sensed, new_loop)
-            motion, gyro, loop = jax.tree.map(lambda a, b: jnp.where(down, a, b), rest, flying)
-            return (motion, speeds, gyro, loop, impact, upright), None
-
-        drift = params.gyroscope.drift(gyro, Draws.of(key, 2 * count + 1, "gyroscope"))
-        start = (physics, speeds, gyro, loop, jnp.float32(0.0), jnp.float32(1.0))
-        (motion, speeds, gyro, loop, impact, upright), _ = jax.lax.scan(substep, start, commands)
+    def end(
+        self, around: tuple, moving: tuple, loop: RateLoopState, count: jax.Array, key: jax.Array
+    ) -> tuple[jax.Array, jax.Array]:
+        """The state after 10 ms, and what is measured of it."""
+        memories = dict(around[0])
+        motion, speeds, gyro, impact, upright = moving
         sample = SampleMessage(motion, jnp.float32(0.0), jnp.float32(0.0))
-        for name, plugin in of(SensePlugin):
+        for name, plugin in self._of(SensePlugin):
             draws = Draws.of(key, 2 * count + 1, name)
             memories[name], sample = plugin.sense(memories[name], draws, sample)
         voltages = [m.voltage for m in memories.values() if isinstance(m, BatteryState)]
@@ -207,7 +280,27 @@ def _stepper(engine: Any, params: Any, unravel: Any) -> Any:
         out = jnp.concatenate([motion.array(), sample.motion.array(), rest])
         return ravel_pytree((motion, speeds, gyro, loop, memories))[0], out
 
-    return step
+    # ------------------------------------------------------------- with a rate loop outside
+
+    def begin_outside(self, *given: jax.Array) -> tuple[tuple, tuple, RateLoopState, jax.Array]:
+        """As `begin`, and what the rate loop outside senses: rates and attitude [7]."""
+        around, moving, loop = self.begin(*given)
+        moving, seen = self._seen(around, moving)
+        return around, moving, loop, seen
+
+    def move_outside(
+        self, around: tuple, moving: tuple, targets: jax.Array
+    ) -> tuple[tuple, jax.Array]:
+        """As `move`, and what the rate loop outside senses then."""
+        moving, _ = self.move(around, moving, moving[2], tuple(targets))
+        return self._seen(around, moving)
+
+    def _seen(self, around: tuple, moving: tuple) -> tuple[tuple, jax.Array]:
+        motion, speeds, _, *rest = moving
+        gyro = self.sense(around, moving)
+        q = motion.attitude
+        seen = jnp.stack([gyro.sensed.x, gyro.sensed.y, gyro.sensed.z, q.w, q.x, q.y, q.z])
+        return (motion, speeds, gyro, *rest), seen
 
 
 def _without_discharge(plugins: dict[str, Any]) -> dict[str, Any]:

@@ -28,6 +28,7 @@ class Plant(Protocol):
     """What the drone needs of the physics."""
 
     rotor_scale: np.ndarray
+    armed: bool  # what the bridge asks of the flight controller
 
     def step(self, commands: np.ndarray) -> Moment:
         """Go on by 10 ms."""
@@ -115,6 +116,7 @@ class Drone:
         injector = self.injector
         weak = injector.value("motor-weak", now)
         self.plant.rotor_scale[0] = 1.0 if weak is None else weak
+        self.plant.armed = self.pilot.armed and not self.bridge.locked
         moment = self.plant.step(self._commands(now))
         self._look_for_crash(moment)
         pose = self._motion_capture(now, moment)

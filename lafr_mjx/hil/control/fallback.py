@@ -44,7 +44,8 @@ class Fallback(NamedTuple):
         velocity_error: np.ndarray,
     ) -> Trouble:
         """After a look at the errors, so long after the leg's start; what is no number is worst."""
-        gone = float(departure(position_error, velocity_error)) - self.slow_from[window(elapsed)]
+        limit = float(self.slow_from[window(elapsed)])
+        gone = float(departure(position_error, velocity_error)) - limit
         error = float(np.linalg.norm(position_error))
         return Trouble(
             np.inf if np.isnan(error) else max(trouble.worst, error),

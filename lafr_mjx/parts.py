@@ -252,14 +252,14 @@ def part(kind: type, **values: Any) -> str:
 
 
 def text_of(thing: Any) -> str:
-    """A part by its text, its class, or an object of it whose fields are its parameters.
+    """A part by its text or file, its class, or an object of it whose fields are its parameters.
 
     Examples:
         >>> import lafr_mjx as lm
         >>> lm.adapt("figure8", ats=Careful(step=0.05))  # "my_rules.py:Careful(step=0.05)"
     """
-    if isinstance(thing, str):
-        return thing
+    if isinstance(thing, str | Path):
+        return str(thing)
     if isinstance(thing, type):
         return part(thing)
     if type(thing).__module__ == "builtins":

@@ -31,27 +31,9 @@ from lafr_mjx.tasks import Task, load_task
 from lafr_mjx.toml_table import Table
 
 if TYPE_CHECKING:
+    from lafr_mjx.adaptation.adaptation_report import Report
     from lafr_mjx.learner.improve import LearnerSettings
     from lafr_mjx.runs.run_folder import RunFolder
-
-
-class Report:
-    """Who is told about the progress; this one does not care."""
-
-    def ready(self, text: str) -> None:
-        """What flies first is there; says where it comes from."""
-
-    def before(self, iteration: int) -> None:
-        """An iteration begins."""
-
-    def stage(self, name: str) -> None:
-        """A part of the iteration begins: fly, calibrate, plan, improve, accelerate."""
-
-    def after(self, record: dict[str, Any]) -> None:
-        """An iteration is done and stored."""
-
-    def say(self, text: str) -> None:
-        """A line about what went wrong without harm."""
 
 
 @dataclass(frozen=True)

@@ -50,7 +50,26 @@ _TROUBLE = {
 """Said once in a run."""
 
 
-class AdaptationReport:
+class Report:
+    """Who is told about the progress; this one does not care."""
+
+    def ready(self, text: str) -> None:
+        """What flies first is there; says where it comes from."""
+
+    def before(self, iteration: int) -> None:
+        """An iteration begins."""
+
+    def stage(self, name: str) -> None:
+        """A part of the iteration begins: fly, calibrate, plan, improve, accelerate."""
+
+    def after(self, record: dict[str, Any]) -> None:
+        """An iteration is done and stored."""
+
+    def say(self, text: str) -> None:
+        """A line about what went wrong without harm."""
+
+
+class AdaptationReport(Report):
     """Prints while a run goes on; writes the summary and the plots at its end."""
 
     def __init__(self, folder: RunFolder, job: AdaptationJob) -> None:

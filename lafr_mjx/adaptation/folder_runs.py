@@ -91,7 +91,8 @@ def fly_folders(
 
 def fly(spec: RunSpec, folder: Path, shared: None, flown: Flown) -> RunSpec:
     """Begin a run, or go on with it."""
-    from lafr_mjx.adaptation.adaptation_job import AdaptationJob, Report
+    from lafr_mjx.adaptation.adaptation_job import AdaptationJob
+    from lafr_mjx.adaptation.adaptation_report import Report
 
     class Counting(Report):
         def after(self, record: dict[str, Any]) -> None:

@@ -8,7 +8,8 @@ import numpy as np
 import pytest
 
 from lafr_mjx import batching
-from lafr_mjx.adaptation.adaptation_job import AdaptationJob, Report
+from lafr_mjx.adaptation.adaptation_job import AdaptationJob
+from lafr_mjx.adaptation.adaptation_report import Report
 from lafr_mjx.control.policy_file import load_policy
 from lafr_mjx.errors import RunError
 from lafr_mjx.learner import loop

@@ -5,6 +5,7 @@ from __future__ import annotations
 import importlib
 import subprocess
 import sys
+from pathlib import Path
 from typing import Any, NamedTuple
 
 import numpy as np
@@ -305,6 +306,7 @@ def test_a_plant_that_fails_in_flight_is_named(file):
 def test_objects_and_classes_name_themselves():
     here = str(__file__)
     assert parts.text_of("verified") == "verified"
+    assert parts.text_of(Path("runs", "policy.npz")) == "runs/policy.npz"
     assert parts.text_of(Given(0.2)) == f"{here}:Given(step=0.2, words=['a', 2])"
     assert parts.text_of(Given) == f"{here}:Given()"
     assert lm.part(Opaque, step=np.float32(0.5)) == f"{here}:Opaque(step=0.5)"

@@ -35,6 +35,21 @@ def plant():
     return Physics(load_vehicle("lafr192"), settings)
 
 
+@pytest.fixture
+def bench(tmp_path):
+    from mavlink_bench import Bench
+
+    made = []
+
+    def make(*args, **options):
+        made.append(Bench(tmp_path, *args, **options))
+        return made[-1]
+
+    yield make
+    for one in made:
+        one.drone.close()
+
+
 def pytest_terminal_summary(terminalreporter):
     rows = fault_table.lines()
     if rows:

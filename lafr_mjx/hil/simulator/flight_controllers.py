@@ -37,8 +37,8 @@ _SETUP = (
     "set rates_type = ACTUAL",
 )
 _SETTLES_S = 1.0  # of its time, until it believes in its receiver
-_ARMS_S = 2.0
-_STEP_S = 0.01
+_ARMS_S = 0.5
+_STEP_S = 0.05
 _LEVEL = (1.0, 0.0, 0.0, 0.0)
 
 
@@ -84,7 +84,7 @@ class Betaflight(Closing):
     def restart(self) -> None:
         """As new: disarmed, on the ground."""
         self._firmware.restart()
-        self._try_arming()
+        self._idle(_SETTLES_S, False)
 
     def turn(
         self,
@@ -117,24 +117,17 @@ class Betaflight(Closing):
         return self._low + np.maximum(share, 0.0) * (self._high - self._low)
 
     def _try_arming(self) -> None:
-        """Wait until it can be armed, and disarm it again."""
-        self._outputs = np.zeros(4)
-        for _ in range(round(_SETTLES_S / _STEP_S)):
-            self._idle(False)
-        for _ in range(round(_ARMS_S / _STEP_S)):
-            if self._idle(True):
-                break
-        else:
+        """Refuse a firmware that could not be armed later on."""
+        self._idle(_SETTLES_S, False)
+        if not self._idle(_ARMS_S, True):
             status = next(self._firmware.command_line(["status"]))
             raise RunError(f"the firmware does not arm: {status.splitlines()[-1]}")
-        for _ in range(round(_ARMS_S / _STEP_S)):
-            if not self._idle(False):
-                return
-        raise RunError("the firmware does not disarm")
+        self.restart()
 
-    def _idle(self, arm: bool) -> bool:
-        """A while at rest; whether its motors turn."""
-        self._outputs = self._firmware.step(_STEP_S, (0.0, 0.0, 0.0), _LEVEL, (0.0,) * 4, arm)
+    def _idle(self, seconds: float, arm: bool) -> bool:
+        """A while at rest; whether its motors turn then."""
+        for _ in range(round(seconds / _STEP_S)):
+            self._outputs = self._firmware.step(_STEP_S, (0.0,) * 3, _LEVEL, (0.0,) * 4, arm)
         return bool(self._outputs[0] > 0.0)
 
 

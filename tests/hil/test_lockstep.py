@@ -11,6 +11,7 @@ from types import SimpleNamespace
 import numpy as np
 import pytest
 from lockstep_rig import PROFILE, leg, until
+from needs import require_betaflight
 from waiting import wait_for
 
 from lafr_mjx.errors import InputError
@@ -213,10 +214,10 @@ def test_a_folder_that_nobody_keeps_a_time_in(tmp_path):
         TimeKeeper(tmp_path / "nothing", 0)
 
 
-def flown(folder, stall=False):
+def flown(folder, flight_controller, stall=False):
     """A flight with all processes: what was sensed, what was sent, and what happened when."""
     folder.mkdir()
-    with Session(PROFILE, folder, scenario="wind5") as session:
+    with Session(PROFILE, folder, scenario="wind5", flight_controller=flight_controller) as session:
         take_off(session)
         session._send({"leg": str(save_leg(folder, leg(seconds=3.0, time_scale=0.6)))})
         until(session, lambda: session.status.get("stage") == "track", 20.0, "the track")
@@ -236,9 +237,13 @@ def flown(folder, stall=False):
     return rollout
 
 
-def test_a_flight_is_the_same_again_whatever_the_machine_does(tmp_path):
+@pytest.mark.parametrize("flight_controller", ["plant", "betaflight"])
+def test_a_flight_is_the_same_again_whatever_the_machine_does(tmp_path, flight_controller):
     """Once each of its processes stands still for 0.4 s: nothing of the flight changes."""
-    one, two = flown(tmp_path / "one"), flown(tmp_path / "two", stall=True)
+    if flight_controller == "betaflight":
+        require_betaflight()
+    one = flown(tmp_path / "one", flight_controller)
+    two = flown(tmp_path / "two", flight_controller, stall=True)
     assert len(one.time) == pytest.approx(150, abs=1)
     assert np.array_equal(one.sensed.position, two.sensed.position)
     assert np.array_equal(one.command, two.command)

@@ -114,6 +114,8 @@ BAD_PROFILES = {
     "unknown key": (r"^speed_min_radps", "speed_minimum_radps", "speed_minimum|speed_min_radps"),
     "wrong type": (r"^time_constant_s = .*", 'time_constant_s = "fast"', "rotors.time_constant_s"),
     "not finite": (r"^time_constant_s = .*", "time_constant_s = nan", "rotors.time_constant_s"),
+    "firmware's number": (r"^p_roll = .*", "p_roll = 4.5", "betaflight.p_roll"),
+    "firmware's word": (r"^iterm_relax = .*", 'iterm_relax = "a b"', "betaflight.iterm_relax"),
     "negative": (r"^capacity_mah = .*", "capacity_mah = -1", "battery.capacity_mah"),
     "speeds": (r"^speed_min_radps = .*", "speed_min_radps = 4400", "rotors.speed_min_radps"),
     "idle lifts": (r"^speed_min_radps = .*", "speed_min_radps = 1600", "rotors.speed_min_radps"),

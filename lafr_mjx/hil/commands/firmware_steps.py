@@ -67,7 +67,7 @@ class Response(NamedTuple):
         rise = self.time[first - 1] + part * (self.time[first] - self.time[first - 1])
         return {
             "rise_ms": float(1e3 * rise),
-            "overshoot_percent": float(100.0 * (share.max() - 1.0)),
+            "overshoot_percent": float(100.0 * max(share.max() - 1.0, 0.0)),
         }
 
 
@@ -142,6 +142,7 @@ class _Body:
     def __init__(self, vehicle: Vehicle, firmware: Betaflight | None) -> None:
         import jax
         import jax.numpy as jnp
+        from jax.flatten_util import ravel_pytree
 
         from lafr_mjx.plant import simulation
         from lafr_mjx.plant.engine import DEFAULT_TIMESTEP, build_engine
@@ -154,12 +155,12 @@ class _Body:
         self.timestep = dt = firmware.timestep if firmware else DEFAULT_TIMESTEP
         engine, params = build_engine(vehicle, "freebody", dt), params_for(vehicle, Settings())
         start = simulation.reset(engine, params, jax.random.key(0))
-        self._start = (start.physics, start.rotor_speed, start.rate_loop)
+        # One flat array: calling a program with many is slow.
+        parts = (start.physics, start.rotor_speed, start.rate_loop)
+        self._start, unravel = ravel_pytree(parts)
         weight = vehicle.rotors.thrust_coefficient / vehicle.mass
 
-        @jax.jit
-        def move(state: tuple, targets: tuple) -> tuple[tuple, Any]:
-            motion, before, loop = state
+        def moved(motion: Any, before: Any, loop: Any, targets: Any) -> tuple[Any, Any]:
             unit = runtime_unit(params.inertial.mass)
             speeds = params.rotors.turn(before, targets, jnp.float32(1.0), dt)
             turned = (before, speeds)
@@ -168,14 +169,19 @@ class _Body:
             thrust = weight * sum(speed * speed for speed in speeds)
             q = motion.attitude
             seen = jnp.stack([*motion.rates.array(), q.w, q.x, q.y, q.z, thrust])
-            return (motion, speeds, loop), seen
+            return ravel_pytree((motion, speeds, loop))[0], seen
 
         @jax.jit
-        def own(state: tuple, command: Any) -> tuple[tuple, Any]:
-            motion, speeds, loop = state
+        def move(state: Any, targets: Any) -> tuple[Any, Any]:
+            motion, speeds, loop = unravel(state)
+            return moved(motion, speeds, loop, tuple(targets))
+
+        @jax.jit
+        def own(state: Any, command: Any) -> tuple[Any, Any]:
+            motion, speeds, loop = unravel(state)
             wanted = Ctbr(command[0], Vec3.of(command[1:]))
             loop, targets, _ = control_rates(params.controller, loop, wanted, motion.rates, dt)
-            return move((motion, speeds, loop), targets)
+            return moved(motion, speeds, loop, targets)
 
         self._move: Callable = move
         self._own: Callable = own
@@ -196,7 +202,7 @@ class _Body:
                     state, out = self._own(state, np.array(command, np.float32))
                 else:
                     targets = firmware.turn(seen[:3], seen[3:7], command, True)
-                    state, out = self._move(state, tuple(targets.astype(np.float32)))
+                    state, out = self._move(state, targets.astype(np.float32))
                 seen = np.asarray(out).tolist()
                 rows.append(seen)
         table = np.array(rows)

@@ -38,7 +38,7 @@ right. That is the order of its simulator interface; the firmware itself numbers
 front right, back left, front left. The first two turn counter-clockwise seen from above."""
 
 _BOOT_S = 2.0  # of its time, until it listens
-_BOOT_STEP_S = 0.01
+_ANSWER_S = 0.01  # of its time, between two looks at what it answers
 _HANGS_S = 60.0  # real: so long it may take for a step or an answer
 _PROMPT = "\r\n# "
 
@@ -157,8 +157,7 @@ class Firmware(Closing):
                 f"{self._binary}: does not run by our clock: a SITL build of Betaflight, linked "
                 f"dynamically for this machine, is needed ({error})"
             ) from error
-        for _ in range(round(_BOOT_S / _BOOT_STEP_S)):
-            self._go_on(_BOOT_STEP_S)
+        self._go_on(_BOOT_S)
 
     def _end(self) -> None:
         self._sockets.close()  # it ends with its link
@@ -215,7 +214,7 @@ class Firmware(Closing):
     def _answer(self, line: socket.socket) -> str:
         said, end = "", time.monotonic() + _HANGS_S
         while not said.endswith(_PROMPT):
-            self._go_on(_BOOT_STEP_S)
+            self._go_on(_ANSWER_S)
             with contextlib.suppress(BlockingIOError):
                 said += line.recv(1 << 16).decode("ascii", "replace")
             if time.monotonic() > end:

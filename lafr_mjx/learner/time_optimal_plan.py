@@ -81,7 +81,10 @@ def _basis(*, periodic: bool) -> Basis:
     splines = cardinal_splines(count, periodic=periodic)
     if periodic:  # the last knot is the first
         splines = np.concatenate([splines, np.zeros_like(splines[:, :1])], axis=1)
-    share = np.arange(SAMPLES) / SAMPLES if periodic else np.linspace(0.0, 1.0, SAMPLES)
+    share = np.arange(SAMPLES) / SAMPLES
+    if not periodic:  # closer at the ends, where a vehicle at rest turns fast
+        even = np.linspace(0.0, 1.0, SAMPLES)
+        share = 0.5 * (even + 0.5 - 0.5 * np.cos(np.pi * even))
     segment = np.minimum((share * count).astype(int), count - 1)
     powers = (2.0 * (share * count - segment) - 1.0)[:, None] ** np.arange(DEGREE + 1)
     orders, terms = [], splines

@@ -134,7 +134,13 @@ def fastest(task: Path, limits: Limits, force: jax.Array) -> Plan:
     kappas = jnp.geomspace(_FIRST_KAPPA, _LAST_KAPPA, _STEPS - _STEPS // 8)
     kappas = jnp.concatenate([kappas, jnp.full(_STEPS // 8, _LAST_KAPPA)])
     first = (nowhere, jnp.log(seconds), phase)
-    (move, log_seconds, _), _ = jax.lax.scan(problem.step, first, kappas)
+    (move, log_seconds, phase), _ = jax.lax.scan(problem.step, first, kappas)
+    # How the optimum moves with what limits it is asked of the optimum, not of the way to it.
+    move, log_seconds, phase = jax.lax.stop_gradient((move, log_seconds, phase))
+    hessian, gradient = problem.newton(move, jnp.exp(log_seconds), phase, _LAST_KAPPA)
+    change = -_solved(jax.lax.stop_gradient(hessian), gradient)
+    change = change - jax.lax.stop_gradient(change)
+    move, log_seconds = move + change[:-1].reshape(move.shape), log_seconds + change[-1]
     values = knots.at[:, :3].add(used.harmonics @ move)
     ahead = problem.nearest(values[:, :3], lap * jnp.linspace(0.0, 1.0, SEGMENTS + 1))
     heading = derivatives(task, jnp.clip(ahead, 0.0, (1.0 - 1e-6) * lap))[:, 0, 3]
@@ -177,12 +183,11 @@ class _Problem(NamedTuple):
             phase = phase + jnp.clip(step, -0.02 * lap, 0.02 * lap)
         return phase
 
-    def step(self, carry: tuple, kappa: jax.Array) -> tuple[tuple, None]:
-        """One Newton step, as far along it as is best; none if it does not help."""
-        move, log_seconds, phase = carry
-        seconds = jnp.exp(log_seconds)
+    def newton(
+        self, move: jax.Array, seconds: Any, phase: Array, kappa: Any
+    ) -> tuple[jax.Array, jax.Array]:
+        """Hessian and gradient in the harmonics and the logarithm of the duration."""
         motion = self.motion(move, seconds)
-        phase = self.nearest(motion[:, 0], phase)
         around = self._around(motion, phase)
         limit = partial(_limits, self.limits)
         g = jnp.minimum(jax.vmap(limit)(motion, *around), -1e-6)
@@ -200,7 +205,14 @@ class _Problem(NamedTuple):
         pin = jnp.append((self.moves[0, 0][:, None] * self._start[1]).reshape(-1), 0.0)
         hessian = hessian + 100.0 * kappa * jnp.outer(pin, pin)
         gradient = gradient + 100.0 * kappa * self._ahead(move) * pin
-        change = -_solved(hessian, gradient)
+        return hessian, gradient
+
+    def step(self, carry: tuple, kappa: jax.Array) -> tuple[tuple, None]:
+        """One Newton step, as far along it as is best; none if it does not help."""
+        move, log_seconds, phase = carry
+        seconds = jnp.exp(log_seconds)
+        phase = self.nearest(self.motion(move, seconds)[:, 0], phase)
+        change = -_solved(*self.newton(move, seconds, phase, kappa))
         shares = jnp.array(_SHARES)
         moves = move + shares[:, None, None] * change[:-1].reshape(move.shape)
         times = log_seconds + shares * change[-1]

@@ -16,7 +16,9 @@ from tyro.conf import Positional, UseAppendAction  # noqa: TC002 (read at run ti
 from lafr_mjx import parts
 from lafr_mjx.errors import InputError, meant
 
-MethodName = Literal["ours", "baseline", "lotf", "anchor-only", "residual-only", "geometric"]
+MethodName = Literal[
+    "ours", "baseline", "lotf", "anchor-only", "residual-only", "all-anchored", "geometric"
+]
 EngineName = Literal["mjx", "freebody"]
 ENGINES = get_args(EngineName)
 PARTS = (*(kind.option for kind in parts.KINDS), "engine")

@@ -19,12 +19,14 @@ from lafr_mjx.model.residual import Switches
 if TYPE_CHECKING:
     from lafr_mjx.run_spec import RunSpec
 
-_ANCHORED, _RESET = 0.5, 0.0  # share of training flights that start where the drone was
+# Share of training flights that start where the drone was.
+_ALL, _ANCHORED, _RESET = 1.0, 0.5, 0.0
 
 _ACCELERATION_ONLY = Switches(rates=0.0, learned_lag=(1.0, 0.0, 0.0))
 
 _PARTS = {
     "ours": (Switches(), _ANCHORED),
+    "all-anchored": (Switches(), _ALL),
     "residual-only": (Switches(), _RESET),
     "lotf": (_ACCELERATION_ONLY, _RESET),
     "anchor-only": (NOMINAL, _ANCHORED),

@@ -8,7 +8,7 @@ import numpy as np
 import pytest
 
 from lafr_mjx import so3
-from lafr_mjx.control.departure import WINDOWS
+from lafr_mjx.control.departure import WINDOWS, departure
 from lafr_mjx.control.geometric import geometric_controller
 from lafr_mjx.learner.guarded import Guarded
 from lafr_mjx.metrics import flight_metrics
@@ -223,14 +223,17 @@ def test_a_controllers_nan_is_never_sent(flown, vehicle, task, broken):
 
 
 def test_what_the_guard_does_is_recorded(flown, controller, vehicle, task):
-    """From the tick on at which its error is passed; that of a slow clock is one tick later."""
+    """From the tick on at which a limit is passed; that of a slow clock is one tick later."""
     slow_from, limit = jnp.full(WINDOWS, 0.05), jnp.float32(0.12)
     key = jax.random.key_data(jax.random.key(0))
     guarded = Guarded(controller, controller, jnp.float32(0.0), slow_from, limit, key)
     rollout = flown("wind5", with_controller=guarded)[2]
     worst = np.maximum.accumulate(error_of(rollout))
+    seen, asked = rollout.sensed, rollout.reference
+    gone = departure(seen.position - asked.position, seen.velocity - asked.velocity)
+    gone = np.maximum.accumulate(gone)
     slow, taken = (int(np.argmax(x)) for x in (rollout.slow_down > 1.0, rollout.fallback))
-    assert worst[slow - 1] == pytest.approx(0.05, abs=0.02)
+    assert gone[slow - 1] == pytest.approx(0.05, abs=0.02)
     assert worst[taken] == pytest.approx(0.12, abs=0.02)
     assert rollout.fallback[taken:].all() and 0 < slow < taken
     figures = flight_metrics(rollout, task, vehicle.limits)

@@ -9,6 +9,7 @@ import numpy as np
 import pytest
 
 import lafr_mjx as lm
+from lafr_mjx.control.departure import WINDOWS, departure
 from lafr_mjx.control.geometric import geometric_controller
 from lafr_mjx.learner.guarded import Guarded
 
@@ -70,11 +71,13 @@ def test_a_flight_that_leaves_its_path_is_over(plant):
 def test_what_the_guard_does_is_recorded(plant):
     assert not flown(plant).fallback.any()
     key = jax.random.key_data(jax.random.key(0))
-    guarded = Guarded(CONTROLLER, CONTROLLER, 0.0, 0.03, 0.05, key)
+    guarded = Guarded(CONTROLLER, CONTROLLER, 0.0, np.full(WINDOWS, 0.03), 0.05, key)
     flight = flown(plant, controller=guarded)
-    error = np.linalg.norm(flight.sensed.position - flight.reference.position, axis=1)
-    worst = np.maximum.accumulate(error)
+    seen, asked = flight.sensed, flight.reference
+    error = seen.position - asked.position
+    worst = np.maximum.accumulate(np.linalg.norm(error, axis=1))
+    gone = np.maximum.accumulate(departure(error, seen.velocity - asked.velocity))
     np.testing.assert_array_equal(flight.fallback, worst > 0.05)
-    factor = 1.0 + 2.0 * np.clip((worst - 0.03) / 0.12, 0.0, 1.0)
+    factor = 1.0 + 2.0 * np.clip((gone - 0.03) / 0.12, 0.0, 1.0)
     np.testing.assert_allclose(flight.slow_down[1:], factor[:-1], rtol=1e-4)
     assert flight.fallback.any() and flight.assisted.any()

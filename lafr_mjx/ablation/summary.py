@@ -113,7 +113,7 @@ def groups_of(results: Sequence[RunResult]) -> list[Group]:
 
 
 def _group(key: tuple[str, str, str, str], runs: list[RunResult]) -> Group:
-    laps = [_final_lap(run) for run in runs]
+    laps = [final_lap(run) for run in runs]
     flights = [record for run in runs for record in run.iterations]
     known = [lap for lap in laps if lap is not None]
     quantiles = np.quantile(known, _QUANTILES) if known else []
@@ -134,7 +134,7 @@ def _group(key: tuple[str, str, str, str], runs: list[RunResult]) -> Group:
             else None
         ),
         flights=len(flights),
-        crashed_runs=Rate.at([_crashes(run) > 0 for run in runs]),
+        crashed_runs=Rate.at([crashes(run) > 0 for run in runs]),
         lap_quantiles_s={
             f"{share:.0%}": float(x) for share, x in zip(_QUANTILES, quantiles, strict=bool(known))
         },
@@ -144,16 +144,18 @@ def _group(key: tuple[str, str, str, str], runs: list[RunResult]) -> Group:
 
 
 def _badness(run: RunResult) -> tuple[int, float]:
-    lap = _final_lap(run)
-    return _crashes(run), float("inf") if lap is None else lap
+    lap = final_lap(run)
+    return crashes(run), float("inf") if lap is None else lap
 
 
-def _final_lap(run: RunResult) -> float | None:
+def final_lap(run: RunResult) -> float | None:
+    """Lap of the last flight."""
     last = run.iterations[-1]
     return None if last["crashed"] else last["lap_time_s"]
 
 
-def _crashes(run: RunResult) -> int:
+def crashes(run: RunResult) -> int:
+    """Flights that crashed."""
     return sum(bool(record["crashed"]) for record in run.iterations)
 
 
@@ -203,8 +205,8 @@ def lines_about_plants(group: Group) -> list[str]:
         lines.append(f"{group.no_lap} without a last lap")
     lines.append("worst first:")
     for run in group.worst:
-        lap = _final_lap(run)
+        lap = final_lap(run)
         figure = "no lap" if lap is None else f"lap {lap:.2f} s"
-        lines.append(f"  plant {run.plant}: {counted(_crashes(run), 'crashed flight')}, {figure}")
+        lines.append(f"  plant {run.plant}: {counted(crashes(run), 'crashed flight')}, {figure}")
         lines.append(f"    {run.command}")
     return lines

@@ -98,6 +98,8 @@ class Ablate:
     """Address of a Ray cluster that flies the chunks (pip install 'lafr-mjx[cluster]')."""
     keep_flights: tuple[int, ...] = ()
     """Numbers of the flights of each run to keep as files; -1 is the last."""
+    against: Path | None = None
+    """Folder of another ablation, whose runs these are paired with: other options, same seeds."""
     only_print: bool = False
     """Fly nothing: print the table of what is there."""
     json: Path | None = None
@@ -108,6 +110,10 @@ class Ablate:
     def run(self) -> list[RunResult]:
         """Fly what is missing, then print the table; returns the finished runs."""
         check_writable(self.json)
+        if self.against is not None:
+            from lafr_mjx.ablation.table import read_results
+
+            read_results(self.against)
         if self.only_print:
             return self._tell()
         self._check()
@@ -246,7 +252,21 @@ class Ablate:
             if group.plants > 1:
                 print("\n".join(summary.lines_about_plants(group)))
         figures = {"runs": len(results), "groups": [group.plain() for group in groups]}
+        figures["paired"] = self._tell_pairs(results)
         write_json(self.out / "summary.json", figures)
         write_json(self.json, figures)
         print(f"Results: {self.out / 'results.jsonl'}")
         return results
+
+    def _tell_pairs(self, results: list[RunResult]) -> list[dict[str, Any]]:
+        """Print which methods, and which other options, made a difference; the same for JSON."""
+        from lafr_mjx.ablation import paired
+        from lafr_mjx.ablation.table import read_config, read_results
+
+        found = paired.by_method(results)
+        if self.against is not None:
+            asked, there = (read_config(x)["ablation"] for x in (self.out, self.against))
+            found += paired.against(results, asked, read_results(self.against), there)
+        if found:
+            print_table("Pair by pair, same seeds and plants", *paired.table_rows(found))
+        return [one.plain() for one in found]

@@ -56,6 +56,7 @@ class Certify(Ablate):
         columns, rows = certificate.table_rows(found)
         print_table("Random plants, 95 % intervals", columns, rows, 2)
         figures = {"certificates": [one.plain() for one in found]}
+        figures["paired"] = self._tell_pairs(results)
         write_json(self.out / "certificate.json", figures)
         write_json(self.json, figures)
         page = certificate.page_of(found, _command(asked), lafr_mjx.__version__)

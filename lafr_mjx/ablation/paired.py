@@ -15,6 +15,8 @@ from lafr_mjx.run_spec import option_of
 if TYPE_CHECKING:
     from collections.abc import Callable, Hashable, Mapping, Sequence
 
+    from numpy.typing import ArrayLike
+
     from lafr_mjx.ablation.table import RunResult
 
     Pair = tuple[RunResult, RunResult]
@@ -31,13 +33,13 @@ class Change(NamedTuple):
     high: float
 
     @staticmethod
-    def of(values: Sequence[float], before: Sequence[float]) -> Change | None:
+    def of(values: ArrayLike, before: ArrayLike) -> Change | None:
         """From what was before to what is; None for too few."""
         from scipy.stats import t
 
-        if len(values) < LEAST:
-            return None
         logs = np.log(np.asarray(values, float) / np.asarray(before, float))
+        if len(logs) < LEAST:
+            return None
         half = t.ppf(0.975, len(logs) - 1) * logs.std(ddof=1) / np.sqrt(len(logs))
         ends = np.expm1([logs.mean(), logs.mean() - half, logs.mean() + half])
         return Change(*map(float, ends))
@@ -100,8 +102,8 @@ def against(
         here = [run for run in others
                 if (run.task, run.scenario, _swept(run), run.method) == place]  # fmt: skip
         both = _matched(runs, here, lambda run: (run.seed, run.plant))
-        sides = [f"{place[3]} {name}" for name in names]
-        found += [_paired(place[:3], *sides, both)] if both else []
+        one, other = (f"{place[3]} {name}" for name in names)
+        found += [_paired(place[:3], one, other, both)] if both else []
     if not found:
         raise InputError(
             "--against: no run there has task, scenario, sweep, method, seed and plant of one here"

@@ -39,6 +39,10 @@ _AHEAD = 0.9
 """Forces are asked for at this share of the time scale that was flown, not at the plan's own."""
 
 
+_NEAR = 0.02
+"""m from the task's path, where the room is that of tracking errors."""
+
+
 class SpaceTime(NamedTuple):
     """Room and margins of the plan."""
 
@@ -47,11 +51,11 @@ class SpaceTime(NamedTuple):
     share: Any = 0.95  # of thrust and rates; the rest is for feedback
 
     def check(self, task: Task) -> None:
-        """Refuse what leaves the task's room."""
+        """Refuse what leaves the task's room; where that is narrow, plans keep near its path."""
         room = float(task.room().max())
-        ranges = {"tracking": (0.02, room), "share": (0.3, 1.0)}
+        ranges = {"tracking": (0.02, max(room, SpaceTime().tracking)), "share": (0.3, 1.0)}
         if self.corridor != jnp.inf:  # all of the room
-            ranges["corridor"] = (0.0, room - self.tracking + 1e-9)
+            ranges["corridor"] = (0.0, max(room - self.tracking, _NEAR) + 1e-9)
         for name, (low, high) in ranges.items():
             if not low <= getattr(self, name) <= high:
                 raise InputError(
@@ -72,7 +76,7 @@ class SpaceTime(NamedTuple):
 
     def plan(self, known: Known) -> Path:
         """The fastest motion in the model as it is now; the last reference if there is none."""
-        radius = jnp.minimum(self.corridor, jnp.maximum(known.room - self.tracking, 0.02))
+        radius = jnp.minimum(self.corridor, jnp.maximum(known.room - self.tracking, _NEAR))
         limits = plans.Limits(
             thrust=self.share * known.limits.high[0],
             rates=self.share * known.limits.high[1:],

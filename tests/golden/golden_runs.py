@@ -46,7 +46,8 @@ def records(folder):
     found = {}
     for engine in ENGINES:
         for task in TASKS:
-            common = ("--iterations", FLIGHTS, "--seed", SEED, "--engine", engine)
+            common = ("--iterations", FLIGHTS, "--seed", SEED, "--engine", engine,
+                      "--reference", "fixed")  # fmt: skip
             for scenario in SCENARIOS:
                 out = folder / f"{task}-{scenario}-{engine}"
                 run("adapt", task, "--scenario", scenario, *common, "--out", out)

@@ -21,6 +21,7 @@ if TYPE_CHECKING:
         ablate,
         adapt,
         bounds,
+        certify,
         check_claims,
         fit,
         fly,
@@ -81,8 +82,8 @@ os.environ.setdefault("TF_CPP_MIN_LOG_LEVEL", "3")
 
 _WHERE = {
     "api": (
-        "ablate", "adapt", "bounds", "check_claims", "fit", "fly", "make_report", "reproduce",
-        "watch",
+        "ablate", "adapt", "bounds", "certify", "check_claims", "fit", "fly", "make_report",
+        "reproduce", "watch",
     ),
     "runs.run": ("Run",),
     "run_spec": ("RunSpec",),
@@ -122,7 +123,7 @@ __all__ = [
     "LastFlight", "LogWriter", "MeasurePlugin", "Network", "Pace", "Plant", "Policy", "Reference",
     "ReferencePlanner", "ResidualNetwork", "Rollout", "Run", "RunError", "RunSpec", "SensePlugin",
     "Sensed", "Setting", "State", "TimeScaling", "Vec3", "Wrench", "ablate", "adapt", "bounds",
-    "check_claims", "fit", "fly", "fly_steps", "hil", "load_scenario", "load_task",
+    "certify", "check_claims", "fit", "fly", "fly_steps", "hil", "load_scenario", "load_task",
     "load_vehicle", "make_report", "part", "reproduce", "taken_as_it_is", "watch",
 ]  # fmt: skip
 

@@ -11,6 +11,9 @@ import pytest
 from report_runs import write_run
 
 import lafr_mjx as lm
+from lafr_mjx import cli
+from lafr_mjx.commands.ablate import Ablate
+from lafr_mjx.commands.certify import Certify
 from lafr_mjx.errors import InputError
 
 SPEC = lm.RunSpec("figure8", "wind5", iterations=3, engine="freebody")
@@ -36,8 +39,8 @@ def test_the_reference_covers_exactly_the_public_names():
 @pytest.mark.parametrize(
     ("name", "option"),
     [("fly", "json"), ("adapt", "json"), ("ablate", "json"), ("fit", "json"), ("bounds", "json"),
-     ("watch", "strobe"), ("make_report", "bounds"), ("check_claims", "json"),
-     ("reproduce", "seeds")],
+     ("certify", "against"), ("watch", "strobe"), ("make_report", "bounds"),
+     ("check_claims", "json"), ("reproduce", "seeds")],
 )  # fmt: skip
 def test_functions_tell_their_options_and_how_they_are_called(name, option):
     function = getattr(lm, name)
@@ -56,6 +59,25 @@ def test_a_script_makes_pages_and_pictures_like_the_command_line(tmp_path):
         lm.reproduce(quick=True, seeds=(3,))
     lm.check_claims(only_print=True, out=tmp_path / "claims", json=tmp_path / "claims.json")
     assert (tmp_path / "claims.json").is_file()
+
+
+def test_every_command_has_a_function_with_its_options():
+    """But for those that only show, and `demo`, which is `adapt` and `watch`."""
+    called = {"view": "watch", "report": "make_report", "check-claims": "check_claims"}
+    for name in cli._COMMANDS.keys() - {"list", "demo"}:
+        assert callable(getattr(lm, called.get(name, name)))
+
+
+@pytest.mark.parametrize("function", [lm.ablate, lm.certify])
+def test_many_runs_are_asked_for_in_the_commands_words(function, monkeypatch):
+    seen = []
+    for command in (Ablate, Certify):
+        monkeypatch.setattr(command, "run", lambda command: seen.append(command))
+    function("dash", methods="ours", seeds=range(2), sweep={"delay_ms": [0, 40]}, plants=4)
+    function()
+    assert (seen[0].tasks, seen[0].methods, seen[0].seeds) == (("dash",), ("ours",), (0, 1))
+    assert (seen[0].sweep, seen[0].plants) == (("delay_ms=0,40",), 4)
+    assert seen[1].tasks == type(seen[1]).tasks and seen[1].plants == type(seen[1]).plants
 
 
 def test_a_wrong_option_is_named():

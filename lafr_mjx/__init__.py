@@ -133,7 +133,6 @@ def __getattr__(name: str) -> Any:
         return importlib.import_module("lafr_mjx.hil")
     if name not in _MODULES:
         raise AttributeError(f"module 'lafr_mjx' has no attribute {name!r}")
-    # A room of the same name (`time_optimal/`) replaces what was put here, so nothing is kept.
     return getattr(importlib.import_module(f"lafr_mjx.{_MODULES[name]}"), name)
 
 

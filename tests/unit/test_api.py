@@ -95,7 +95,7 @@ def test_an_unknown_word_is_refused_with_those_that_are_allowed(function, option
         function("figure8", **options)
 
 
-def test_bounds_are_still_a_function_after_their_room_was_loaded():
+def test_bounds_are_still_a_function_after_their_package_was_loaded():
     assert lm.bounds("figure8", only=("uniform",))["uniform_ceiling_s"] == pytest.approx(2.56, 0.01)
     assert callable(lm.bounds)
 

@@ -36,6 +36,18 @@ def test_the_reference_covers_exactly_the_public_names():
     assert sorted(told) == sorted(f"lafr_mjx.{name}" for name in lm.__all__)
 
 
+def test_examples_need_public_names_only():
+    examples = list((Path(lm.__file__).parents[1] / "examples").glob("*.py"))
+    assert examples
+    deep = [path.name for path in examples
+            if re.search(r"^\s*(from|import) lafr_mjx\.", path.read_text(), re.M)]  # fmt: skip
+    assert deep == []
+    pytest.importorskip("gymnasium", reason="needs the extra 'gym'")
+    assert lm.envs.gym.ID and lm.envs.QuadrotorEnvironment and lm.envs.action_of
+    with pytest.raises(AttributeError, match="no attribute 'nothing'"):
+        _ = lm.envs.nothing  # type: ignore[attr-defined]
+
+
 @pytest.mark.parametrize(
     ("name", "option"),
     [("fly", "json"), ("adapt", "json"), ("ablate", "json"), ("fit", "json"), ("bounds", "json"),

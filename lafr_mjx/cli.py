@@ -76,7 +76,8 @@ def main(arguments: list[str] | None = None) -> None:
         sys.exit(0)
     try:
         _check_command(arguments)
-        command = _app(brief=arguments[:1] in (["-h"], ["--help"])).cli(
+        of_many = arguments[1:] if arguments[:1] == ["bench"] else arguments
+        command = _app(brief=of_many[:1] in (["-h"], ["--help"])).cli(
             prog="lafr-mjx",
             description=_DESCRIPTION,
             args=arguments,

@@ -5,6 +5,7 @@ import re
 import subprocess
 import sys
 from pathlib import Path
+from types import SimpleNamespace
 
 import numpy as np
 import pytest
@@ -123,3 +124,12 @@ def test_a_run_has_its_table_and_its_flights(tmp_path):
     assert run.config["run"]["task"] == "figure8" and "wind5" in repr(run)
     with pytest.raises(InputError, match="has 2 recorded flights, not 2"):
         run.flight(2)
+
+
+def test_a_run_is_a_frame_where_pandas_is_there(tmp_path, monkeypatch):
+    run = lm.Run(write_run(tmp_path, SPEC, flights=()))
+    monkeypatch.setitem(sys.modules, "pandas", SimpleNamespace(DataFrame=dict))
+    assert run.frame().keys() == run.table.keys()
+    monkeypatch.setitem(sys.modules, "pandas", None)
+    with pytest.raises(InputError, match="needs pandas"):
+        run.frame()

@@ -8,8 +8,7 @@ import sys
 
 import numpy as np
 
-from lafr_mjx.envs.dm import QuadrotorEnvironment
-from lafr_mjx.envs.episode import action_of
+import lafr_mjx as lm
 
 GRAVITY = np.array([0.0, 0.0, 9.81])
 
@@ -17,7 +16,7 @@ GRAVITY = np.array([0.0, 0.0, 9.81])
 class TrackingController:
     """Position and velocity errors give a force, its direction the body rates."""
 
-    def __init__(self, env: QuadrotorEnvironment) -> None:
+    def __init__(self, env: lm.envs.QuadrotorEnvironment) -> None:
         self.limits = env.setup.limits
 
     def __call__(self, timestep) -> np.ndarray:
@@ -33,12 +32,12 @@ class TrackingController:
         yaw = np.arctan2(rotation[1, 0], rotation[0, 0])
         rates = 9.0 * turn + np.array([0.0, 0.0, -2.0 * yaw])
         command = np.array([force @ up, *rates], np.float32)
-        return action_of(command, self.limits)
+        return lm.envs.action_of(command, self.limits)
 
 
 def main() -> None:
     """Fly one episode and print how it went, or open the viewer."""
-    env = QuadrotorEnvironment("figure8", "wind5", seed=0)
+    env = lm.envs.QuadrotorEnvironment("figure8", "wind5", seed=0)
     controller = TrackingController(env)
     if "--viewer" in sys.argv:
         from dm_control import viewer

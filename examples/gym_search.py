@@ -10,8 +10,7 @@ gains of its own. The best eight give the mean of the next generation (the cross
 import gymnasium
 import numpy as np
 
-import lafr_mjx.envs.gym
-from lafr_mjx.envs.episode import action_of
+import lafr_mjx as lm
 
 PLANTS, GENERATIONS, STEPS, KEPT = 64, 4, 200, 8
 
@@ -27,13 +26,13 @@ def controller(observation: np.ndarray, gains: np.ndarray, limits) -> np.ndarray
     rates = gains[:, 2:] * np.einsum("nij,ni->nj", rotation, axis)
     rates[:, 2] -= 2.0 * rotation[:, 1, 0]
     thrust = np.sum(force * up, axis=1, keepdims=True)
-    return action_of(np.concatenate([thrust, rates], axis=1).astype(np.float32), limits)
+    return lm.envs.action_of(np.concatenate([thrust, rates], axis=1).astype(np.float32), limits)
 
 
 def main() -> None:
     """Run some generations and print the gains."""
     env = gymnasium.make_vec(
-        lafr_mjx.envs.gym.ID, num_envs=PLANTS, vectorization_mode="vector_entry_point",
+        lm.envs.gym.ID, num_envs=PLANTS, vectorization_mode="vector_entry_point",
         scenario="randomised",
     )  # fmt: skip
     limits = env.unwrapped.setup.limits

@@ -3,10 +3,10 @@
 import gymnasium
 import numpy as np
 
-import lafr_mjx.envs.gym
+import lafr_mjx as lm
 
 env = gymnasium.make_vec(
-    lafr_mjx.envs.gym.ID, num_envs=64, vectorization_mode="vector_entry_point", scenario="nominal"
+    lm.envs.gym.ID, num_envs=64, vectorization_mode="vector_entry_point", scenario="nominal"
 )
 rng, mean, spread = np.random.default_rng(0), np.zeros((61, 4)), 0.1
 for generation in range(30):

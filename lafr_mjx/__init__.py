@@ -16,11 +16,12 @@ import os
 from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
-    from lafr_mjx import hil
+    from lafr_mjx import envs, hil
     from lafr_mjx.api import (
         ablate,
         adapt,
         bounds,
+        certify,
         check_claims,
         fit,
         fly,
@@ -81,8 +82,8 @@ os.environ.setdefault("TF_CPP_MIN_LOG_LEVEL", "3")
 
 _WHERE = {
     "api": (
-        "ablate", "adapt", "bounds", "check_claims", "fit", "fly", "make_report", "reproduce",
-        "watch",
+        "ablate", "adapt", "bounds", "certify", "check_claims", "fit", "fly", "make_report",
+        "reproduce", "watch",
     ),
     "runs.run": ("Run",),
     "run_spec": ("RunSpec",),
@@ -122,17 +123,16 @@ __all__ = [
     "LastFlight", "LogWriter", "MeasurePlugin", "Network", "Pace", "Plant", "Policy", "Reference",
     "ReferencePlanner", "ResidualNetwork", "Rollout", "Run", "RunError", "RunSpec", "SensePlugin",
     "Sensed", "Setting", "State", "TimeScaling", "Vec3", "Wrench", "ablate", "adapt", "bounds",
-    "check_claims", "fit", "fly", "fly_steps", "hil", "load_scenario", "load_task",
-    "load_vehicle", "make_report", "part", "reproduce", "taken_as_it_is", "watch",
+    "certify", "check_claims", "envs", "fit", "fly", "fly_steps", "hil", "load_scenario",
+    "load_task", "load_vehicle", "make_report", "part", "reproduce", "taken_as_it_is", "watch",
 ]  # fmt: skip
 
 
 def __getattr__(name: str) -> Any:
-    if name == "hil":
-        return importlib.import_module("lafr_mjx.hil")
+    if name in ("envs", "hil"):
+        return importlib.import_module(f"lafr_mjx.{name}")
     if name not in _MODULES:
         raise AttributeError(f"module 'lafr_mjx' has no attribute {name!r}")
-    # A room of the same name (`time_optimal/`) replaces what was put here, so nothing is kept.
     return getattr(importlib.import_module(f"lafr_mjx.{_MODULES[name]}"), name)
 
 

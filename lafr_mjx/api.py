@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING, Any, Literal, get_args, get_origin, get_type_h
 from lafr_mjx.commands.ablate import Ablate
 from lafr_mjx.commands.adapt import Adapt
 from lafr_mjx.commands.bounds import Bounds
+from lafr_mjx.commands.certify import Certify
 from lafr_mjx.commands.check_claims import CheckClaims
 from lafr_mjx.commands.fit import Fit
 from lafr_mjx.commands.fly import Fly
@@ -28,7 +29,8 @@ if TYPE_CHECKING:
     from lafr_mjx.runs.run import Run
 
 __all__ = [
-    "ablate", "adapt", "bounds", "check_claims", "fit", "fly", "make_report", "reproduce", "watch",
+    "ablate", "adapt", "bounds", "certify", "check_claims", "fit", "fly", "make_report",
+    "reproduce", "watch",
 ]  # fmt: skip
 
 
@@ -98,12 +100,30 @@ def ablate(
         plugins: of your own, by name; or as `lafr-mjx ablate` takes them.
         options: those of `lafr-mjx ablate`, with underscores.
     """
-    if hasattr(sweep, "items"):
-        sweep = [f"{k}={','.join(map(str, values))}" for k, values in sweep.items()]  # type: ignore
-    lists = {key: tuple(options.pop(key)) for key in ("methods", "scenarios", "seeds")
-             if key in options}  # fmt: skip
-    given: Any = {**_parts(options), **lists}
-    return _made(Ablate, tasks, sweep=tuple(sweep), plugins=_plugins(plugins), **given).run()
+    return _made(Ablate, tasks, **_of_many(sweep, plugins, options)).run()
+
+
+def certify(
+    *tasks: str,
+    sweep: Mapping[str, Iterable[float]] | Iterable[str] = (),
+    plugins: Mapping[str, Plugin] | Iterable[str] = (),
+    **options: Any,
+) -> list[RunResult]:
+    """Run whole adaptations on many random plants, and say how often one goes wrong.
+
+    Parts of the method may be your own, as for `adapt`.
+
+    Examples:
+        >>> import lafr_mjx as lm
+        >>> lm.certify("figure8", "shuttle", plants=256, out="runs/certificate")
+
+    Args:
+        tasks: shipped tasks, or paths of task files; by default the figure-8 and the shuttle.
+        sweep: settings of the scenario with their values.
+        plugins: of your own, by name; or as `lafr-mjx certify` takes them.
+        options: those of `lafr-mjx certify`, with underscores.
+    """
+    return _made(Certify, tasks or Certify.tasks, **_of_many(sweep, plugins, options)).run()
 
 
 def fit(*logs: Path | str, **options: Any) -> dict[str, Any]:
@@ -196,6 +216,17 @@ def _plugins(plugins: Mapping[str, Plugin] | Iterable[str]) -> tuple[str, ...]:
     return texts_of(plugins)
 
 
+def _of_many(sweep: Any, plugins: Any, options: dict[str, Any]) -> dict[str, Any]:
+    """Options of many runs, as their commands take them."""
+    if hasattr(sweep, "items"):
+        sweep = [f"{key}={','.join(map(str, values))}" for key, values in sweep.items()]
+    given = _parts(options) | {"sweep": tuple(sweep), "plugins": _plugins(plugins)}
+    for key in given.keys() & {"methods", "scenarios", "seeds"}:
+        one = isinstance(given[key], str | int)
+        given[key] = (given[key],) if one else tuple(given[key])
+    return given
+
+
 def _made(command: type, *first: Any, **options: Any) -> Any:
     """The command; words that the command line would refuse are refused here, too."""
     known = [field.name for field in fields(command)]
@@ -250,6 +281,7 @@ for _function, _command in (
     (ablate, Ablate),
     (fit, Fit),
     (bounds, Bounds),
+    (certify, Certify),
     (watch, View),
     (make_report, Report),
     (check_claims, CheckClaims),

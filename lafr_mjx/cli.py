@@ -30,7 +30,7 @@ from lafr_mjx.commands.listing import List
 from lafr_mjx.commands.report import Report
 from lafr_mjx.commands.reproduce import Reproduce
 from lafr_mjx.commands.view import View
-from lafr_mjx.errors import InputError, RunError
+from lafr_mjx.errors import InputError, RunError, meant
 from lafr_mjx.help_texts import readable
 
 _DESCRIPTION = """Learn agile quadrotor flight while flying.
@@ -75,7 +75,9 @@ def main(arguments: list[str] | None = None) -> None:
         print(f"lafr-mjx {lafr_mjx.__version__}")
         sys.exit(0)
     try:
-        command = _app(brief=arguments[:1] in (["-h"], ["--help"])).cli(
+        _check_command(arguments)
+        of_many = arguments[1:] if arguments[:1] == ["bench"] else arguments
+        command = _app(brief=of_many[:1] in (["-h"], ["--help"])).cli(
             prog="lafr-mjx",
             description=_DESCRIPTION,
             args=arguments,
@@ -95,6 +97,15 @@ def main(arguments: list[str] | None = None) -> None:
     except OSError as error:
         _end_without_output(error)
     sys.exit(0)
+
+
+def _check_command(arguments: list[str]) -> None:
+    known = (*_COMMANDS, "bench")
+    if arguments and not arguments[0].startswith("-") and arguments[0] not in known:
+        raise InputError(
+            f"unknown command '{arguments[0]}': must be one of {', '.join(known)}"
+            f"{meant(arguments[0], known)}"
+        )
 
 
 def _end_without_output(error: OSError) -> NoReturn:

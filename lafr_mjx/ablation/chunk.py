@@ -41,7 +41,7 @@ class Chunk(NamedTuple):
     names: tuple[str, ...]
     specs: tuple[RunSpec, ...]
     scenarios: tuple[Scenario, ...]
-    policies: dict[int, Any]  # of the task, by seed; the classical controller needs none
+    policies: dict[int, bytes]  # of the task, by seed, as files; the classical controller has none
     size: int  # runs that the program is made for
 
 
@@ -69,7 +69,7 @@ def split(runs: Sequence[Run], size: int) -> list[tuple[list[Run], int]]:
 
 
 def chunk_of(
-    plan: Plan, runs: Sequence[Run], policies: dict[int, Any], keep: tuple[int, ...], size: int
+    plan: Plan, runs: Sequence[Run], policies: dict[int, bytes], keep: tuple[int, ...], size: int
 ) -> Chunk:
     """The chunk of these runs; `policies` are the base policies of its task."""
     return Chunk(
@@ -91,6 +91,7 @@ def fly_chunk(
     import jax
 
     from lafr_mjx.adaptation.record import record_of
+    from lafr_mjx.control.policy_file import from_bytes
     from lafr_mjx.learner import methods
     from lafr_mjx.metrics import flight_metrics
     from lafr_mjx.plant.vehicle import load_vehicle
@@ -98,10 +99,11 @@ def fly_chunk(
     common = chunk.specs[0]  # but for scenario, method, seed and plant
     sizes = chunk.sizes._replace(horizon=common.horizon)
     vehicle = load_vehicle(common.vehicle)
+    policies = {seed: from_bytes(data) for seed, data in chunk.policies.items()}
     members = [
         Member(
             scenario, methods.settings_for(spec),
-            None if spec.method == _GEOMETRIC else chunk.policies[spec.seed], spec.seed,
+            None if spec.method == _GEOMETRIC else policies[spec.seed], spec.seed,
         )
         for scenario, spec in zip(chunk.scenarios, chunk.specs, strict=True)
     ]  # fmt: skip

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections import Counter
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, field, fields, replace
 from typing import TYPE_CHECKING, Any, NamedTuple
 
 from lafr_mjx.ablation import sweep as sweeps
@@ -18,7 +18,7 @@ from lafr_mjx.output import check_range
 from lafr_mjx.plant import user_plugins
 from lafr_mjx.plant.engine import build_engine
 from lafr_mjx.plant.vehicle import Vehicle, load_vehicle
-from lafr_mjx.run_spec import ENGINES, PARTS, RunSpec
+from lafr_mjx.run_spec import ENGINES, RunSpec
 from lafr_mjx.tasks import Task, load_task
 
 if TYPE_CHECKING:
@@ -56,9 +56,8 @@ class Asked:
     sizes: Sizes = field(default_factory=Sizes)  # of the learner's batches and steps
 
 
-SHARED = (
-    "iterations", "horizon", "corridor", "noise_prior", "lag_prior", "vehicle", "plugins", *PARTS,
-)  # fmt: skip
+_OWN = ("task", "scenario", "method", "seed", "plant", "log")  # there are no folders for logs
+SHARED = tuple(key.name for key in fields(RunSpec) if key.name not in _OWN)
 """Keys of a run that all runs of an ablation have in common."""
 
 

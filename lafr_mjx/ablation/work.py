@@ -23,10 +23,7 @@ if TYPE_CHECKING:
 def base_policies(
     plan: Plan, runs: Sequence[Run], status: Callable[[str], None] = lambda what: None
 ) -> dict[str, dict[int, Any]]:
-    """First policies by task and seed, as NumPy arrays; the same that a single run takes."""
-    import jax
-    import numpy as np
-
+    """First policies by task and seed; the same that a single run takes."""
     from lafr_mjx import compilation_cache
     from lafr_mjx.adaptation.first_policy import first_policy
 
@@ -38,8 +35,7 @@ def base_policies(
         status(f"base policy of {task_name}, seed {seed}")
         task = plan.tasks[task_name]
         spec = replace(plan.asked.common, seed=seed)
-        policy, _ = first_policy(spec, task, plan.vehicle.limits)
-        found[task_name][seed] = jax.tree.map(np.asarray, policy)
+        found[task_name][seed], _ = first_policy(spec, task, plan.vehicle.limits)
     return found
 
 
@@ -58,9 +54,17 @@ def work(
 
     Chunks have `size` runs; each process that flies them has so many `devices`.
     """
+    from lafr_mjx.adaptation.first_policy import network_of
+    from lafr_mjx.control.policy_file import to_bytes
+
     left = [run for run in plan.runs if run.name not in table.done]
     known = {run.name: run for run in left}
-    policies = base_policies(plan, left, display.status)
+    # As files: a process that has not read the user's own could not unpickle a network of it.
+    network = network_of(plan.asked.common.policy)
+    policies = {
+        task: {seed: to_bytes(policy, network) for seed, policy in by_seed.items()}
+        for task, by_seed in base_policies(plan, left, display.status).items()
+    }
     jobs = []
     for some, made_for in split(left, size):
         chunk = chunk_of(plan, some, {}, keep, made_for)
@@ -80,7 +84,7 @@ def work(
     run_all([(backend, jobs)], display, store)
 
 
-def _fly(chunk: Chunk, devices: int, policies: dict[int, Any], flown: Flown) -> list[FlownRun]:
+def _fly(chunk: Chunk, devices: int, policies: dict[int, bytes], flown: Flown) -> list[FlownRun]:
     return fly_chunk(chunk._replace(policies=policies), devices, flown)
 
 

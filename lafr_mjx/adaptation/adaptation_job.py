@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, Any
 import jax
 import numpy as np
 
-from lafr_mjx import batching, compilation_cache, parts
+from lafr_mjx import __version__, batching, compilation_cache, parts
 from lafr_mjx.adaptation import own_parts
 from lafr_mjx.adaptation.first_policy import first_policy, network_of
 from lafr_mjx.adaptation.plants import plants_of
@@ -72,8 +72,8 @@ class AdaptationJob:
         return job
 
     @staticmethod
-    def from_config(config: dict[str, Any]) -> AdaptationJob:
-        """The run that a folder's configuration describes."""
+    def from_config(config: dict[str, Any], written_by: str = __version__) -> AdaptationJob:
+        """The run that a folder's configuration describes, and the version that wrote it."""
         if "hil" in config:
             raise InputError("config.toml: is of a flight on a drone, which cannot be resumed")
         whole = Table(config, Path("config.toml"))
@@ -85,7 +85,7 @@ class AdaptationJob:
             if config.get("digests", {}).get(what) != digest:
                 raise InputError(
                     f"the {what} {getattr(asked, what)!r} is not what it was when the run began; "
-                    f"a run cannot go on under other conditions"
+                    f"a run cannot go on under other conditions{_begun(written_by)}"
                 )
         # As it was asked for: where embedded files are laid out is nobody's business.
         return replace(job, spec=asked, files=config.get("files", {}))
@@ -209,6 +209,12 @@ def full_path(name_or_path: str) -> str:
     if embedded_files.is_path(name_or_path):
         return str(Path(name_or_path).expanduser().resolve())
     return name_or_path
+
+
+def _begun(version: str) -> str:
+    if version == __version__:
+        return ""
+    return f" (lafr-mjx {version} began it, and can go on with it; this is {__version__})"
 
 
 def _digest(*things: Any) -> str:

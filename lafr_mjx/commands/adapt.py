@@ -58,14 +58,14 @@ class Adapt(RunSpec):
         if self.repeat is not None:
             self._refuse_contradictions("repeat", ("repeat", "out", "json"))
             file = self.repeat / "config.toml" if self.repeat.is_dir() else self.repeat
-            return self._begin(AdaptationJob.from_config(read_config(file)[0]))
+            return self._begin(AdaptationJob.from_config(*read_config(file)))
         return self._begin(AdaptationJob.build(self._spec()))
 
     def _resumed(self, folder: RunFolder) -> AdaptationJob:
         """The run of a folder, with more flights if they were asked for."""
         from lafr_mjx.adaptation.adaptation_job import AdaptationJob
 
-        job = AdaptationJob.from_config(folder.config)
+        job = AdaptationJob.from_config(folder.config, folder.written_by)
         if isinstance(self.iterations, Usual) or self.iterations == job.spec.iterations:
             job.check_resumable(folder)
             return job

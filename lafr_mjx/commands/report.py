@@ -73,12 +73,13 @@ def build(collected: Any, bounds: Sequence[dict[str, Any]]) -> Page:
         material = Material(collected, bounds, Path(drawings))
         evidence = Evidence(collected, bounds)
         sections = claim_sections(judged(PAPER, evidence), judged(TARGETS, evidence))
+        title = "Adaptation in flight" + (": results beside the paper" if sections else "")
         without = [] if sections else ["The paper's claims"]
         try:
-            for title, build_section in parts.SECTIONS.items():
+            for name, build_section in parts.SECTIONS.items():
                 section = build_section(material)
                 if section is None:
-                    without.append(title)
+                    without.append(name)
                 else:
                     sections.append(section)
         except OSError as error:
@@ -96,8 +97,7 @@ def build(collected: Any, bounds: Sequence[dict[str, Any]]) -> Page:
         f"flies, learns from each flight what its model gets wrong, improves its policy in that "
         f"model, and speeds up its reference as far as the model can vouch for."
     )
-    return Page("Adaptation in flight: results beside the paper", lead, sections, contents=True,
-                foot="Made by lafr-mjx report.")  # fmt: skip
+    return Page(title, lead, sections, contents=True, foot="Made by lafr-mjx report.")
 
 
 def read_bounds(path: Path) -> dict[str, Any]:

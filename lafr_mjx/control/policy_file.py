@@ -9,7 +9,8 @@ from __future__ import annotations
 import io
 import json
 import zipfile
-from typing import TYPE_CHECKING, Any
+from pathlib import Path
+from typing import Any
 
 import numpy as np
 
@@ -19,9 +20,6 @@ from lafr_mjx.control.network_mlp import Mlp
 from lafr_mjx.control.policy import Policy, create_policy
 from lafr_mjx.errors import InputError
 from lafr_mjx.types import COMMAND_HOVER, COMMAND_SCALE, CONTROL_DT, CommandLimits
-
-if TYPE_CHECKING:
-    from pathlib import Path
 
 
 def contract() -> dict[str, object]:
@@ -50,6 +48,11 @@ def save_policy(path: Path, policy: Policy, network: str = "mlp") -> None:
     Raises:
         InputError: `load_policy` would refuse it.
     """
+    path.write_bytes(to_bytes(policy, network, path))
+
+
+def to_bytes(policy: Policy, network: str, path: Path = Path("policy")) -> bytes:
+    """What `save_policy` writes; other processes can read it, whose network it may be."""
     plain = parts.map_leaves(lambda leaf: np.asarray(leaf, np.float32), policy)
     _check(path, plain)
     arrays: dict[str, Any] = {
@@ -67,7 +70,7 @@ def save_policy(path: Path, policy: Policy, network: str = "mlp") -> None:
             arrays[f"leaf{i}"] = leaf
     data = io.BytesIO()  # on a full disk, NumPy would complain beside the exception
     np.savez(data, **arrays)  # type: ignore[arg-type]
-    path.write_bytes(data.getvalue())
+    return data.getvalue()
 
 
 def stored_network(path: Path) -> str:
@@ -88,7 +91,16 @@ def load_policy(path: Path) -> Policy:
             f"{path}: cannot be read as a policy: it is no .npz file, or was cut short"
         )
     try:
-        with np.load(path, allow_pickle=False) as file:
+        data = path.read_bytes()
+    except OSError as error:
+        raise InputError(f"{path}: cannot be read: {error.strerror or error}") from error
+    return from_bytes(data, path)
+
+
+def from_bytes(data: bytes, path: Path = Path("policy")) -> Policy:
+    """The policy that `to_bytes` wrote, checked."""
+    try:
+        with np.load(io.BytesIO(data), allow_pickle=False) as file:
             arrays = {name: file[name] for name in file.files}
     except Exception as error:  # a damaged file makes its readers raise almost anything
         raise InputError(f"{path}: cannot be read as a policy: {error}") from error

@@ -9,7 +9,7 @@ import numpy as np
 from lafr_mjx.fitting import state_models
 from lafr_mjx.fitting.fit_job import HORIZONS, QUANTITIES
 from lafr_mjx.model import body, body_fit, open_loop, steps
-from lafr_mjx.model.features import SHORT
+from lafr_mjx.model.body_sets import SHORT
 from lafr_mjx.types import SAMPLE_DT
 
 if TYPE_CHECKING:

@@ -17,7 +17,7 @@ import optax
 
 from lafr_mjx.model import body, fit_residual, hybrid, lag, open_loop, residual
 from lafr_mjx.model.body import NAMES, OUTPUTS
-from lafr_mjx.model.features import ACCELERATION, RATES
+from lafr_mjx.model.body_sets import ACCELERATION, RATES
 from lafr_mjx.types import CONTROL_DT
 
 if TYPE_CHECKING:

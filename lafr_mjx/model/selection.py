@@ -15,7 +15,7 @@ import jax.numpy as jnp
 import numpy as np
 
 from lafr_mjx.model import body, body_fit, open_loop, steps
-from lafr_mjx.model.features import ACCELERATION, RATES, SCALE_BIAS, with_history
+from lafr_mjx.model.body_sets import ACCELERATION, RATES, SCALE_BIAS, with_history
 from lafr_mjx.model.fit_residual import FitSettings
 
 if TYPE_CHECKING:

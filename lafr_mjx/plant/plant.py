@@ -11,7 +11,7 @@ from flax import struct
 
 from lafr_mjx import compilation_cache
 from lafr_mjx.plant import flight, simulation
-from lafr_mjx.plant.engine import DEFAULT_TIMESTEP, EngineName, build_engine
+from lafr_mjx.plant.engine import EngineName, build_engine
 from lafr_mjx.plant.scenario_params import conditions_for
 from lafr_mjx.reference.path import derivatives
 from lafr_mjx.types import CONTROL_DT
@@ -51,7 +51,6 @@ class Plant:
         *,
         fans: Sequence[Fan] = (),
         engine: EngineName = "mjx",
-        timestep: float = DEFAULT_TIMESTEP,
         plugins: Mapping[str, Plugin] | None = None,
     ) -> None:
         """Prepare the vehicle.
@@ -61,13 +60,12 @@ class Plant:
             scenario: conditions, with their changes over the flights of a run.
             fans: the task's fans; the scenario says whether they blow.
             engine: "mjx", or "freebody" for vehicles of one rigid body (much faster).
-            timestep: seconds per physics step.
             plugins: the user's own plugins by name; a known name replaces that plugin.
         """
         compilation_cache.enable()
         self.vehicle = vehicle
         self.scenario = scenario
-        self.engine = build_engine(vehicle, engine, timestep)
+        self.engine = build_engine(vehicle, engine)
         self._fans = tuple(fans)
         self._plugins = dict(plugins or {})
 

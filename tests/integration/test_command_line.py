@@ -39,7 +39,7 @@ def lafr(*arguments, cwd=None):
         (("fly", "--bogus"), "--bogus"),
         (("bench", "plant", "--batches", "0"), "--batches"),
         (("bench", "plant", "--rounds", "0"), "--rounds 0"),
-        (("unknown",), "unknown"),
+        (("adpt", "figure8"), "did you mean 'adapt'?"),
     ],
 )
 def test_bad_input_is_one_clear_message_and_status_2(arguments, expected):

@@ -87,6 +87,14 @@ def test_code_blocks_of_a_page_run_in_order(page):
     assert_same_report(run("-c", "\n".join(code)), "".join(printed))
 
 
+def test_the_readme_has_the_figures_of_the_results():
+    readme = (ROOT / "README.md").read_text(encoding="utf-8")
+    table = readme.partition("## What it reaches")[2].partition("\n\nFlown by")[0]
+    results = set(NUMBER.findall((ROOT / "docs" / "results.md").read_text(encoding="utf-8")))
+    figures = set(NUMBER.findall(table.replace("figure-8", "")))
+    assert len(figures) > 12 and figures <= results
+
+
 def test_example_files_load():
     vehicle = load_vehicle(str(EXAMPLES / "sparrow.toml"))
     task = load_task(str(EXAMPLES / "oval.toml"), vehicle.limits)

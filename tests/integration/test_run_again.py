@@ -38,6 +38,15 @@ def test_a_run_is_made_longer(run):
         lm.adapt(resume=run.path, iterations=1)
 
 
+def test_a_run_starts_from_the_policy_of_another(run, plugin, tmp_path, capsys):
+    stored = run.path / "policy.npz"
+    again = lm.adapt("figure8", iterations=1, plugins=[plugin], policy=stored,
+                     out=tmp_path / "again", **FLY)  # fmt: skip
+    assert f"Policy: from {stored}." in "".join(capsys.readouterr().out.split("\n"))
+    assert again.table["time_scale"][0] == run.table["time_scale"][0]
+    assert again.table["rmse_m"][0] < 0.7 * run.table["rmse_m"][0], "it knows the draught"
+
+
 def test_the_plugin_is_flown_with_and_named(run, plugin, tmp_path):
     assert run.config["run"]["plugins"] == [plugin]
     still = lm.adapt("figure8", iterations=1, out=tmp_path / "still", **FLY)

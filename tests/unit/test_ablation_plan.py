@@ -10,7 +10,7 @@ import pytest
 
 from lafr_mjx.ablation import sweep as sweeps
 from lafr_mjx.ablation.chunk import split
-from lafr_mjx.ablation.plan import Asked, Block, Plan
+from lafr_mjx.ablation.plan import SHARED, Asked, Block, Plan
 from lafr_mjx.commands.ablate import Ablate
 from lafr_mjx.errors import InputError
 from lafr_mjx.plant.scenario import load_scenario
@@ -31,6 +31,16 @@ def test_every_combination_is_flown_once():
     delays = {plan.scenario(run).settings.command_delay_ms for run in plan.runs}
     masses = {plan.scenario(run).settings.mass_scale for run in plan.runs}
     assert (delays, masses) == ({0.0, 20.0, 40.0}, {1.0, 1.2})
+
+
+def test_every_option_of_a_run_is_one_of_many():
+    """With the same default; those that vary from run to run have a plural of their own."""
+    of_many = {field.name: field.default for field in dataclasses.fields(Ablate)}
+    for field in dataclasses.fields(RunSpec):
+        if field.name in SHARED:
+            assert of_many[field.name] == field.default, field.name
+        elif field.name != "log":
+            assert f"{field.name}s" in of_many
 
 
 def test_the_default_is_the_papers_comparison():

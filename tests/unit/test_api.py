@@ -5,12 +5,16 @@ import re
 import subprocess
 import sys
 from pathlib import Path
+from types import SimpleNamespace
 
 import numpy as np
 import pytest
 from report_runs import write_run
 
 import lafr_mjx as lm
+from lafr_mjx import cli
+from lafr_mjx.commands.ablate import Ablate
+from lafr_mjx.commands.certify import Certify
 from lafr_mjx.errors import InputError
 
 SPEC = lm.RunSpec("figure8", "wind5", iterations=3, engine="freebody")
@@ -33,11 +37,23 @@ def test_the_reference_covers_exactly_the_public_names():
     assert sorted(told) == sorted(f"lafr_mjx.{name}" for name in lm.__all__)
 
 
+def test_examples_need_public_names_only():
+    examples = list((Path(lm.__file__).parents[1] / "examples").glob("*.py"))
+    assert examples
+    deep = [path.name for path in examples
+            if re.search(r"^\s*(from|import) lafr_mjx\.", path.read_text(), re.M)]  # fmt: skip
+    assert deep == []
+    pytest.importorskip("gymnasium", reason="needs the extra 'gym'")
+    assert lm.envs.gym.ID and lm.envs.QuadrotorEnvironment and lm.envs.action_of
+    with pytest.raises(AttributeError, match="no attribute 'nothing'"):
+        _ = lm.envs.nothing  # type: ignore[attr-defined]
+
+
 @pytest.mark.parametrize(
     ("name", "option"),
     [("fly", "json"), ("adapt", "json"), ("ablate", "json"), ("fit", "json"), ("bounds", "json"),
-     ("watch", "strobe"), ("make_report", "bounds"), ("check_claims", "json"),
-     ("reproduce", "seeds")],
+     ("certify", "against"), ("watch", "strobe"), ("make_report", "bounds"),
+     ("check_claims", "json"), ("reproduce", "seeds")],
 )  # fmt: skip
 def test_functions_tell_their_options_and_how_they_are_called(name, option):
     function = getattr(lm, name)
@@ -58,6 +74,25 @@ def test_a_script_makes_pages_and_pictures_like_the_command_line(tmp_path):
     assert (tmp_path / "claims.json").is_file()
 
 
+def test_every_command_has_a_function_with_its_options():
+    """But for those that only show, and `demo`, which is `adapt` and `watch`."""
+    called = {"view": "watch", "report": "make_report", "check-claims": "check_claims"}
+    for name in cli._COMMANDS.keys() - {"list", "demo"}:
+        assert callable(getattr(lm, called.get(name, name)))
+
+
+@pytest.mark.parametrize("function", [lm.ablate, lm.certify])
+def test_many_runs_are_asked_for_in_the_commands_words(function, monkeypatch):
+    seen = []
+    for command in (Ablate, Certify):
+        monkeypatch.setattr(command, "run", lambda command: seen.append(command))
+    function("dash", methods="ours", seeds=range(2), sweep={"delay_ms": [0, 40]}, plants=4)
+    function()
+    assert (seen[0].tasks, seen[0].methods, seen[0].seeds) == (("dash",), ("ours",), (0, 1))
+    assert (seen[0].sweep, seen[0].plants) == (("delay_ms=0,40",), 4)
+    assert seen[1].tasks == type(seen[1]).tasks and seen[1].plants == type(seen[1]).plants
+
+
 def test_a_wrong_option_is_named():
     with pytest.raises(lm.InputError, match="there is no option 'flavour'"):
         lm.fly("figure8", flavour=3)
@@ -73,7 +108,7 @@ def test_an_unknown_word_is_refused_with_those_that_are_allowed(function, option
         function("figure8", **options)
 
 
-def test_bounds_are_still_a_function_after_their_room_was_loaded():
+def test_bounds_are_still_a_function_after_their_package_was_loaded():
     assert lm.bounds("figure8", only=("uniform",))["uniform_ceiling_s"] == pytest.approx(2.56, 0.01)
     assert callable(lm.bounds)
 
@@ -89,3 +124,12 @@ def test_a_run_has_its_table_and_its_flights(tmp_path):
     assert run.config["run"]["task"] == "figure8" and "wind5" in repr(run)
     with pytest.raises(InputError, match="has 2 recorded flights, not 2"):
         run.flight(2)
+
+
+def test_a_run_is_a_frame_where_pandas_is_there(tmp_path, monkeypatch):
+    run = lm.Run(write_run(tmp_path, SPEC, flights=()))
+    monkeypatch.setitem(sys.modules, "pandas", SimpleNamespace(DataFrame=dict))
+    assert run.frame().keys() == run.table.keys()
+    monkeypatch.setitem(sys.modules, "pandas", None)
+    with pytest.raises(InputError, match="needs pandas"):
+        run.frame()

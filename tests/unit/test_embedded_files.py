@@ -85,6 +85,15 @@ def test_an_edited_file_does_not_change_the_run(own_files):
     assert AdaptationJob.from_config(config).scenario.settings.wind_mps == (1.0, 2.0, 0.0)
 
 
+def test_a_run_of_another_version_names_it():
+    config = as_read(AdaptationJob.build(RunSpec()))
+    config["digests"]["scenario"] = "0123"
+    with pytest.raises(InputError, match=r"conditions \(lafr-mjx 0\.2\.0 began it"):
+        AdaptationJob.from_config(config, "0.2.0")
+    with pytest.raises(InputError, match=r"conditions$"):
+        AdaptationJob.from_config(config)
+
+
 def test_what_is_too_large_is_known_by_its_fingerprint_only(own_files):
     folder, run = own_files
     with (folder / "eight.toml").open("a") as file:

@@ -2,9 +2,12 @@
 
 from __future__ import annotations
 
+import dataclasses
 import re
 import subprocess
 import sys
+import tomllib
+from pathlib import Path
 
 import pytest
 
@@ -21,6 +24,7 @@ def help_of(command, capsys, program=cli):
     return capsys.readouterr().out
 
 
+DOCS = Path(cli.__file__).parents[1] / "docs"
 ALL = [(cli, command) for command in COMMANDS] + [(hil, [name]) for name in hil._COMMANDS]
 
 
@@ -66,6 +70,7 @@ def test_the_help_of_all_commands_fits_two_screens(capsys, monkeypatch):
     assert len(text.splitlines()) <= 60
     assert all(f"• {name} " in text for name in cli._COMMANDS)
     assert "lafr-mjx adapt --resume" in help_of(["adapt"], capsys), "where all of it is"
+    assert len(help_of(["bench"], capsys).splitlines()) <= 30
 
 
 def test_what_ships_is_listed_without_loading_it():
@@ -75,3 +80,19 @@ def test_what_ships_is_listed_without_loading_it():
     )
     done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True)
     assert done.stdout.endswith("set()\n") and "There and back along 5.34 m" in done.stdout
+
+
+@pytest.mark.parametrize("command", [*cli._COMMANDS.values(), *cli._BENCHMARKS.values()])
+def test_every_option_is_on_a_page(command):
+    pages = "".join(page.read_text(encoding="utf-8") for page in DOCS.glob("*.md"))
+    told = set(re.findall(r"--(?:no-)?([\w-]+)", pages))
+    options = {field.name.replace("_", "-") for field in dataclasses.fields(command)}
+    positional = {"task", "tasks", "runs", "run-folder", "logs"}
+    assert options - positional - {"sizes"} - told == set()
+
+
+def test_every_extra_is_on_one_page():
+    project = tomllib.loads((DOCS.parent / "pyproject.toml").read_text(encoding="utf-8"))["project"]
+    page = (DOCS / "python.md").read_text(encoding="utf-8")
+    missing = [n for n in project["optional-dependencies"] if f"| `{n}` |" not in page]
+    assert missing == []

@@ -13,7 +13,7 @@ from lafr_mjx.fitting import state_models
 from lafr_mjx.logs.resample import uniform
 from lafr_mjx.model import body, body_fit, lag, open_loop, rate_response, selection, steps
 from lafr_mjx.model.body import NAMES, OUTPUTS
-from lafr_mjx.model.features import ACCELERATION, RATES, with_history
+from lafr_mjx.model.body_sets import ACCELERATION, RATES, with_history
 from lafr_mjx.model.residual import COMMANDS, NO_LAG
 from lafr_mjx.model.state import ModelState
 

@@ -76,6 +76,8 @@ def test_any_run_has_learning_curves(tmp_path, own, words):
     Report((run,), tmp_path / "report.html").run()
     page = (tmp_path / "report.html").read_text()
     assert f"Learning on figure-8, wind5, {words}: one run for each method." in page
+    assert "Summary against the paper" not in headings(page), "which flew something else"
+    assert "<h1>Adaptation in flight</h1>" in page
 
 
 def test_missing_and_broken_flights_are_told(tmp_path):

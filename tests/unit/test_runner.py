@@ -4,8 +4,13 @@ from __future__ import annotations
 
 import io
 import multiprocessing
+import pickle
+import subprocess
+import sys
 
+import numpy as np
 import pytest
+from plugin_source import SOURCE
 from rich.console import Console
 from runner_jobs import FLIGHT, job
 
@@ -13,6 +18,7 @@ from lafr_mjx.ablation import work
 from lafr_mjx.ablation.chunk import FlownRun
 from lafr_mjx.adaptation import folder_runs
 from lafr_mjx.commands.ablate import Ablate
+from lafr_mjx.control.policy import create_policy
 from lafr_mjx.errors import RunError
 from lafr_mjx.run_spec import RunSpec
 from lafr_mjx.runner.display import Display, run_line
@@ -123,6 +129,60 @@ def test_one_is_not_many(tmp_path, capsys, nothing_flies):
     assert told.startswith("1 adaptation of 2 flights in ")
     assert "1 adaptation; mean" in told
     assert "1 adaptations" not in told
+
+
+NETWORK = """
+from typing import Any, NamedTuple
+import numpy as np
+
+class Plain(NamedTuple):
+    weight: Any
+
+    @classmethod
+    def create(cls, rng, inputs, outputs):
+        return cls(np.float32(0.01 * rng.standard_normal((inputs, outputs))))
+
+    def __call__(self, seen):
+        return seen @ self.weight
+"""
+UNDERSTOOD = """
+import pickle, sys
+from lafr_mjx.control.policy_file import from_bytes
+from lafr_mjx.plant import user_plugins
+
+job = pickle.load(sys.stdin.buffer)
+(spec,) = job.arguments[0].specs
+(plugin,) = user_plugins.build(spec.plugins).values()
+print(type(plugin).__name__, from_bytes(job.shared[0]).network.weight.sum())
+"""
+
+
+def test_a_users_own_parts_are_understood_by_other_processes(tmp_path, monkeypatch):
+    """Which have not read the user's file before."""
+    file = tmp_path / "mine.py"
+    file.write_text(SOURCE + NETWORK)
+
+    def policies(plan, runs, status):
+        limits, network = plan.vehicle.limits, plan.asked.common.policy
+        return {"figure8": {0: create_policy(np.random.default_rng(0), limits, network)}}
+
+    class Sent(Exception):
+        """The jobs."""
+
+    def send(stages, display, store):
+        raise Sent(*stages[0][1])
+
+    monkeypatch.setattr(work, "base_policies", policies)
+    monkeypatch.setattr(work, "run_all", send)
+    own = {"policy": f"{file}:Plain()", "plugins": (f"draught={file}:Draught(share=0.5)",)}
+    with pytest.raises(Sent) as sent:
+        ablate(tmp_path / "x", methods=("ours",), **own)
+    (one,) = sent.value.args
+    done = subprocess.run([sys.executable, "-c", UNDERSTOOD], input=pickle.dumps(one),
+                          capture_output=True, check=True)  # fmt: skip
+    name, weight = done.stdout.decode().split()
+    wanted = np.float32(0.01 * np.random.default_rng(0).standard_normal((61, 4))).sum()
+    assert name == "Draught" and float(weight) == pytest.approx(wanted, rel=1e-4)
 
 
 def test_run_folders_go_on_and_the_first_may_fly_alone(tmp_path, monkeypatch, capsys):

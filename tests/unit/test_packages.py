@@ -11,7 +11,7 @@ import lafr_mjx
 
 PACKAGE = Path(lafr_mjx.__file__).parent
 
-# What each room must not know. The learner, its model and the references never see the truth.
+# What each package must not know. The learner, its model and the references never see the truth.
 COMMANDS = (
     "commands",
     "view",
@@ -36,7 +36,7 @@ FORBIDDEN = {
     "runs": ("plant", "model", "learner", "commands", "view", "hil", "cli"),
     # Knows nothing of what it runs.
     "runner": ("plant", "model", "learner", "control", "reference", "tasks", "run_spec",
-               *(room for room in COMMANDS if room != "runner")),
+               *(name for name in COMMANDS if name != "runner")),
     "adaptation": ("commands", "hil", "cli", "ablation", "report"),
     "ablation": ("commands", "hil", "cli", "report"),
     "report": ("commands", "hil", "cli"),
@@ -85,12 +85,12 @@ def imports_of(path: Path) -> set[str]:
     return names
 
 
-@pytest.mark.parametrize("room", sorted(FORBIDDEN))
-def test_room_keeps_to_its_imports(room):
-    banned = tuple(f"lafr_mjx.{name}" for name in FORBIDDEN[room])
+@pytest.mark.parametrize("package", sorted(FORBIDDEN))
+def test_package_keeps_to_its_imports(package):
+    banned = tuple(f"lafr_mjx.{name}" for name in FORBIDDEN[package])
     found = [
         f"{path.relative_to(PACKAGE)} imports {name}"
-        for path in sorted((PACKAGE / room).rglob("*.py"))
+        for path in sorted((PACKAGE / package).rglob("*.py"))
         for name in imports_of(path)
         if any(name == b or name.startswith(f"{b}.") for b in banned)
     ]

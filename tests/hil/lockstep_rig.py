@@ -74,9 +74,9 @@ class Breakable(Session):
 class Flight:
     """A session that can be brought into the air again and again."""
 
-    def __init__(self, folder, kind=Session, scenario="wind5"):
+    def __init__(self, folder, kind=Session, scenario="wind5", master=None):
         folder.mkdir(exist_ok=True)
-        self.session = kind(PROFILE, folder, scenario=scenario)
+        self.session = kind(PROFILE, folder, scenario=scenario, master=master)
         self.clock = self.session.clock
         self.folder = folder
         self._legs = 0

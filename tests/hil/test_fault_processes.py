@@ -117,10 +117,10 @@ def hangar(tmp_path_factory):
 
 
 @pytest.fixture
-def alone(tmp_path, hangar):
+def alone(tmp_path, hangar, master):
     """A session that does not outlive its test; two at once would hold each other up."""
     hangar.close()
-    flight = Flight(tmp_path / "hil")
+    flight = Flight(tmp_path / "hil", master=master.uri)
     yield flight
     flight.close()
 
@@ -262,11 +262,11 @@ def test_disk_full(alone, where, attempt):
 
 @pytest.mark.parametrize("attempt", range(REPEATS))
 @pytest.mark.parametrize("where", WHERE)
-def test_master_gone(alone, where, attempt):
+def test_master_gone(alone, master, where, attempt):
     flight = alone
     session, _ = fly_until_a_moment(flight, where, attempt, "test_master_gone")
     begin = session.clock.now()
-    session._master.close()
+    master.close()
     session.wait("hover", seconds=8.0, what="hover")
     reaction = session.clock.now() - begin
     assert reaction <= LIMITS.master_s + 1.0

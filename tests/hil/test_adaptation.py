@@ -47,6 +47,8 @@ def test_a_short_adaptation_and_what_it_leaves(tmp_path, capsys):
     from lafr_mjx.view.replay import load_replay
 
     assert len(load_replay(folder.path).flights) == 2
+    shown = load_replay(folder.path / "hil" / "flight.bag", "figure8")
+    assert [flight.number for flight in shown.flights] == [0, 1]
 
 
 def test_a_learner_that_diverges_is_frozen(tmp_path):

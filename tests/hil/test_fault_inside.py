@@ -12,8 +12,8 @@ import numpy as np
 import pytest
 from lockstep_rig import CLOCK, PROFILE, Breakable, Hangar, fly_until_a_moment
 
-from lafr_mjx.hil.recording.bags import TICK, TICK_TOPIC
 from lafr_mjx.hil.wire import ros_messages as m
+from lafr_mjx.logs.flown_ticks import TICK, TICK_TOPIC
 
 LIMITS = PROFILE.limits
 TICK_S = 0.02

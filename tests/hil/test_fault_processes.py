@@ -17,9 +17,10 @@ import pytest
 from lockstep_rig import CLOCK, PROFILE, Flight, Hangar, fly_until_a_moment, until
 
 from lafr_mjx.errors import RunError
-from lafr_mjx.hil.recording.bags import TICK_TOPIC, read_records
+from lafr_mjx.hil.recording.bags import read_records
 from lafr_mjx.hil.safety.modes import Word
 from lafr_mjx.hil.wire import ros_messages as m
+from lafr_mjx.logs.flown_ticks import TICK_TOPIC
 
 LIMITS = PROFILE.limits
 TICK_S = 0.02

@@ -28,7 +28,6 @@ from lafr_mjx.hil.control.leg_loader import LegLoader
 from lafr_mjx.hil.control.tick_logic import Around, Decision, Logic
 from lafr_mjx.hil.control.warm_up import warm_up
 from lafr_mjx.hil.drones.drone_protocol import Call
-from lafr_mjx.hil.recording.bags import TICK, TICK_TOPIC
 from lafr_mjx.hil.recording.spool import Record, SpoolWriter
 from lafr_mjx.hil.safety.drone_profile import load_profile
 from lafr_mjx.hil.safety.emergency_landing import EmergencyLanding, known_of
@@ -44,6 +43,7 @@ from lafr_mjx.hil.timing.priority import (
 )
 from lafr_mjx.hil.timing.punctuality import Punctuality
 from lafr_mjx.hil.wire import ros_messages as m
+from lafr_mjx.logs.flown_ticks import TICK, TICK_TOPIC
 
 if TYPE_CHECKING:
     from lafr_mjx.hil.drones.drone_protocol import Drone, Heard

@@ -44,6 +44,8 @@ def test_a_short_adaptation_and_what_it_leaves(tmp_path, capsys):
     assert "CRASHED" not in (folder.path / "hil" / "drone.txt").read_text()
     lines = capsys.readouterr().out
     assert "2 of 2 flights" in lines and "bound by" in lines
+    assert "lapped on 0." in lines and 0.0 < summary["hil"]["most_laps_meanwhile"] < 1.0
+    assert " laps meanwhile" in events(tmp_path)
     from lafr_mjx.view.replay import load_replay
 
     assert len(load_replay(folder.path).flights) == 2

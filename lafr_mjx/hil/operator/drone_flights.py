@@ -24,6 +24,7 @@ from lafr_mjx.hil.timing.priority import prefer_operator
 from lafr_mjx.output import counted
 
 if TYPE_CHECKING:
+    from collections.abc import Sequence
     from pathlib import Path
 
     from lafr_mjx.control.policy import Policy
@@ -125,6 +126,7 @@ def fly_adaptation(
     setup = LearnerSetup(str(profile.path), spec, effort, broken[0] if broken else -1)
     trouble: BaseException | None = None
     frozen, began = "", time.monotonic()
+    laps: list[float] = []  # while the learner worked
     aside = flights.real_time or not profile.software_drone  # in lockstep all wait for it
     with LearnerProcess(setup, inner, aside=aside) as learner:
         # A vehicle is not switched on to wait for a compiler.
@@ -148,13 +150,13 @@ def fly_adaptation(
                 try:
                     adaptation.fly()
                 finally:
-                    frozen = adaptation.frozen
+                    frozen, laps = adaptation.frozen, adaptation.laps
                 land(session)
             except BaseException as error:  # whatever it is, the vehicle must come down first
                 trouble = error
             close(session)
     seconds = time.monotonic() - began
-    return _finish(flights, folder, session, trouble, iterations, seconds, frozen)
+    return _finish(flights, folder, session, trouble, iterations, seconds, frozen, laps)
 
 
 def close(session: Session) -> None:
@@ -175,6 +177,7 @@ def _finish(
     wanted: int,
     seconds: float,
     frozen: str = "",
+    laps: Sequence[float] = (),
 ) -> dict[str, Any]:
     """Tables, plots and summary of what was flown, however it ended."""
     timing = session.ended or {}
@@ -185,6 +188,7 @@ def _finish(
         "missed_in_a_row": timing.get("missed_in_a_row"),
         "trips": [text for _, text in session.events if text.startswith("fault ")],
         "learning_frozen": frozen,
+        "most_laps_meanwhile": max(laps, default=0.0),
         "trouble": _words(trouble),
         "confirmed_down": session.down,
     }
@@ -200,6 +204,8 @@ def _finish(
         f"{len(records)} of {counted(wanted, 'flight')}, {counted(len(hil['trips']), 'trip')}, "
         f"{counted(hil['missed_deadlines'], 'missed deadline')}; recorded in {session.folder}"
     )
+    if laps:
+        print(f"While the learner worked the drone lapped on {max(laps):.1f} times at most.")
     late = any(text.startswith("fault DEADLINE") for text in hil["trips"])
     if late and flights.profile.software_drone:
         print("The machine was late; without --real-time the software drone flies in lockstep.")

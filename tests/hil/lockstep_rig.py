@@ -26,6 +26,7 @@ TASK = load_task("figure8")
 FAST = 0.5  # time scale: 4.5 m/s
 CLOCK = "lockstep"
 _READY_S = 30.0
+_TO_THE_DISK_S = 0.5  # real
 _CHARGED_V = PROFILE.limits.voltage_preflight_v + 0.2  # for one more flight
 
 
@@ -81,6 +82,7 @@ class Flight:
         self.folder = folder
         self._legs = 0
         self._broken_until = 0.0  # what was injected has ended then
+        self._tail, self._recorded = SpoolReader(folder / "flight.spool", follow=True), []
 
     def inject(self, text):
         """Break something of the drone's; the moment at which it was told."""
@@ -142,9 +144,16 @@ class Flight:
         self.session.close()
 
     def records(self):
-        """What is on the disk by now."""
-        time.sleep(0.6)
-        return list(SpoolReader(self.folder / "flight.spool"))
+        """What was recorded by now, once it is on the disk."""
+        now, end = self.clock.now(), time.monotonic() + _TO_THE_DISK_S
+        while time.monotonic() < end:
+            self._recorded += self._tail
+            if self._recorded and self._recorded[-1].time > now - 0.03:
+                break
+            time.sleep(0.02)
+        time.sleep(0.1)  # the rest of the last tick
+        self._recorded += self._tail
+        return list(self._recorded)
 
     def crashed(self):
         return crashed(self)

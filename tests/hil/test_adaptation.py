@@ -33,7 +33,8 @@ def test_a_short_adaptation_and_what_it_leaves(tmp_path, capsys):
     learned = load_policy(folder.path / "policy.npz")
     assert all(np.isfinite(layer.weight).all() for layer in learned.network.layers)
     assert summary["iterations"] == 2 and summary["crashes"] == 0
-    assert summary["hil"]["learning_frozen"] == ""
+    assert summary["hil"]["learning_frozen"] == "" and summary["hil"]["trips"] == []
+    assert summary["last_rmse_m"] < summary["first_rmse_m"]
     assert json.loads((folder.path / "summary.json").read_text())["hil"]["trouble"] == ""
     assert any((folder.path / "plots").iterdir())
     # Laps between two legs are in the bag, and belong to no flight.

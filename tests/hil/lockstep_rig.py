@@ -7,6 +7,7 @@ import signal
 import time
 from pathlib import Path
 
+import fault_table
 import numpy as np
 import pytest
 
@@ -25,6 +26,10 @@ PROFILE = load_profile("sim")
 TASK = load_task("figure8")
 FAST = 0.5  # time scale: 4.5 m/s
 CLOCK = "lockstep"
+TICK_S = 0.02
+MARGIN_S = 0.005  # from a decision to the kernel, and the wire
+REPEATS = int(os.environ.get("LAFR_HIL_PROCESS_REPEATS", "1"))
+WHERE = ["at hover", "at speed"]
 _READY_S = 30.0
 _TO_THE_DISK_S = 0.5  # real
 _CHARGED_V = PROFILE.limits.voltage_preflight_v + 0.2  # for one more flight
@@ -195,3 +200,16 @@ def fly_until_a_moment(flight, where, attempt, name):
     seen = len(session.events)
     session.sleep(1.2 * np.random.default_rng([attempt, len(name)]).random())
     return session, seen
+
+
+def guarded_by(flight):
+    return any("guard" in words for _, words in flight.drone_log())
+
+
+def note_last_command(flight, begin, name, where, bound):
+    """How long our commands went on, to the tick."""
+    sent = [r.time for r in flight.records() if r.topic.endswith("feedthrough_command")]
+    assert begin - sent[-1] < 2 * TICK_S, "the policy had the vehicle"
+    reaction = max(0.0, sent[-1] - begin)
+    assert reaction <= bound + TICK_S + MARGIN_S
+    fault_table.note(CLOCK, name, where, reaction, bound, "off")

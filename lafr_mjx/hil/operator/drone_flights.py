@@ -61,6 +61,11 @@ class Flights:
     firmware: Path | None = None
 
     @property
+    def punctual(self) -> bool:
+        """Whether it flies in real time; in lockstep all wait for whoever is late."""
+        return self.real_time or not self.profile.software_drone
+
+    @property
     def where(self) -> str:
         """On which drone, in words."""
         if not self.profile.software_drone:
@@ -70,7 +75,8 @@ class Flights:
 
     def session(self, folder: RunFolder) -> Session:
         """Start the processes."""
-        prefer_operator()
+        if self.punctual:
+            prefer_operator()
         fans = self.task_name if self.task.fans else None
         return Session(
             self.profile, folder.path / "hil", master=self.master, host=self.host,
@@ -127,8 +133,7 @@ def fly_adaptation(
     trouble: BaseException | None = None
     frozen, began = "", time.monotonic()
     laps: list[float] = []  # while the learner worked
-    aside = flights.real_time or not profile.software_drone  # in lockstep all wait for it
-    with LearnerProcess(setup, inner, aside=aside) as learner:
+    with LearnerProcess(setup, inner, aside=flights.punctual) as learner:
         # A vehicle is not switched on to wait for a compiler.
         wait_warm(learner, lambda text: print(text, flush=True))
         with (

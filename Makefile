@@ -62,7 +62,7 @@ test-all: $(STAMPS)/dev
 	$(BIN)/python -m pytest -n 2 --dist loadfile
 
 # Flights with all processes, in lockstep but for a few; the rest is quick.
-HIL_FLIGHTS := $(addprefix tests/hil/test_, lockstep.py processes.py fault_processes.py fault_inside.py end_processes.py \
+HIL_FLIGHTS := $(addprefix tests/hil/test_, lockstep.py processes.py fault_processes.py fault_own.py fault_inside.py end_processes.py \
 	whole_flights.py wire_in_flight.py adaptation.py planned_reference.py realtime.py mavlink_flights.py)
 test-hil-quick: $(STAMPS)/dev
 	$(BIN)/python -m pytest -p no:xdist $(filter-out $(HIL_FLIGHTS),$(wildcard tests/hil/test_*.py))
@@ -71,9 +71,9 @@ test-hil-quick: $(STAMPS)/dev
 test-hil: $(STAMPS)/dev
 	$(BIN)/python -m pytest -n 2 --dist loadfile $(HIL_FLIGHTS)
 
-# Every fault SIMULATED times at random moments on a simulated clock (on both cores), and PROCESSES
-# times with all processes; 0 leaves a part out. ONLY names faults: make soak SIMULATED=5 PROCESSES=0
-# ONLY=clock. The measurements are in TABLE, should it be broken off.
+# Every fault SIMULATED times at random moments on a simulated clock, and PROCESSES times with all
+# processes in lockstep, each at hover and at speed, on both cores; 0 leaves a part out. ONLY names
+# faults: make soak SIMULATED=5 PROCESSES=0 ONLY=clock. TABLE has what was measured, should it be broken off.
 SIMULATED ?= 20
 PROCESSES ?= 3
 ONLY ?=
@@ -86,7 +86,7 @@ soak: $(STAMPS)/dev
 		$(SOAK) -n 2 -q tests/hil/test_fault_flights.py tests/hil/test_fault_bounds.py tests/hil/test_end_of_flight.py || bad=1; \
 	fi; \
 	if [ "$(PROCESSES)" != 0 ]; then \
-		$(SOAK) -p no:xdist tests/hil/test_fault_processes.py tests/hil/test_fault_inside.py || bad=1; \
+		$(SOAK) -n 2 -q tests/hil/test_fault_processes.py tests/hil/test_fault_own.py tests/hil/test_fault_inside.py || bad=1; \
 	fi; \
 	$(BIN)/python tests/hil/fault_table.py "$(TABLE)"; exit $$bad
 

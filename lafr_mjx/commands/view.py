@@ -37,7 +37,7 @@ class View:
     """
 
     run_folder: Positional[Annotated[Path | None, arg(metavar="[RUN]")]] = None
-    """Folder of a run, or the .npz of one recorded flight (with --task)."""
+    """Folder of a run; the .npz of one recorded flight, or a drone's flight.bag (with --task)."""
     compare: Path | None = None
     """Another run, flown beside the first."""
     flights: tuple[int, ...] = ()

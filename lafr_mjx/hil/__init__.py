@@ -1,5 +1,5 @@
-"""Hardware in the loop: the wire to an Agilicious drone, the 50 Hz control process, safety.
+"""Hardware in the loop: drones, the 50 Hz control process, safety, the software drone.
 
-What runs in the control process imports no JAX. The software drone (`drone/`) shares nothing
+What runs in the control process imports no JAX. The software drone (`simulator/`) shares nothing
 with the rest but the message definitions and the plant.
 """

@@ -9,6 +9,8 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from lafr_mjx.errors import InputError
+from lafr_mjx.logs.flown_ticks import flights_of_bag
+from lafr_mjx.logs.readers.ros_bag import READER as BAGS
 from lafr_mjx.plant.scenario import Scenario, load_scenario
 from lafr_mjx.plant.vehicle import Vehicle, load_vehicle
 from lafr_mjx.reference.path import derivatives
@@ -18,7 +20,7 @@ from lafr_mjx.tasks import Task, load_task
 from lafr_mjx.view.shown_flight import Flight, flight_of
 
 if TYPE_CHECKING:
-    from collections.abc import Sequence
+    from collections.abc import Iterator, Sequence
     from pathlib import Path
 
     from lafr_mjx.reference import path as paths
@@ -56,10 +58,10 @@ class Replay:
 
 
 def load_replay(source: Path, task: str | None = None, vehicle: str | None = None) -> Replay:
-    """Load the folder of a run, or the `.npz` of one recorded flight.
+    """Load the folder of a run, the `.npz` of one recorded flight, or a drone's recording.
 
     Args:
-        source: what to show.
+        source: what to show; of a bag, all flights that its control process made.
         task: task of a recorded flight, which does not know it; for a run only if its own task
             file is gone.
         vehicle: likewise.
@@ -69,9 +71,12 @@ def load_replay(source: Path, task: str | None = None, vehicle: str | None = Non
             raise InputError(f"{source}: a recorded flight does not name its task; give --task")
         loaded = load_vehicle(vehicle or "lafr192")
         flown = load_task(task)
+        name = f"{flown.name} · {source.name}"
+        if BAGS.recognises(source):
+            return Replay(name, flown, loaded, tuple(_flights_of_bag(source, flown, loaded)))
         rollout, path = _load_flight(source, flown)
         flight = flight_of(rollout, flown, loaded, None, 0, source.stem, path)
-        return Replay(f"{flown.name} · {source.name}", flown, loaded, (flight,))
+        return Replay(name, flown, loaded, (flight,))
     return _load_run(source, task, vehicle)
 
 
@@ -112,6 +117,13 @@ def _load_run(source: Path, task_name: str | None, vehicle_name: str | None) -> 
     parts = (task.name, _stem(given.get("scenario", "")), str(given.get("method", "")))
     name = " · ".join(part for part in parts if part)
     return Replay(name, task, vehicle, tuple(flights), _note(source, given, numbers))
+
+
+def _flights_of_bag(source: Path, task: Task, vehicle: Vehicle) -> Iterator[Flight]:
+    for number, rollout in flights_of_bag(source).items():
+        checked = _checked(rollout, source)
+        _check_on_path(checked, None, task, source)
+        yield flight_of(checked, task, vehicle, None, number, f"flight {number}", None)
 
 
 def _note(source: Path, given: dict[str, Any], numbers: list[int]) -> str:

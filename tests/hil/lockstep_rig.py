@@ -7,6 +7,7 @@ import signal
 import time
 from pathlib import Path
 
+import fault_table
 import numpy as np
 import pytest
 
@@ -25,7 +26,12 @@ PROFILE = load_profile("sim")
 TASK = load_task("figure8")
 FAST = 0.5  # time scale: 4.5 m/s
 CLOCK = "lockstep"
+TICK_S = 0.02
+MARGIN_S = 0.005  # from a decision to the kernel, and the wire
+REPEATS = int(os.environ.get("LAFR_HIL_PROCESS_REPEATS", "1"))
+WHERE = ["at hover", "at speed"]
 _READY_S = 30.0
+_TO_THE_DISK_S = 0.5  # real
 _CHARGED_V = PROFILE.limits.voltage_preflight_v + 0.2  # for one more flight
 
 
@@ -74,13 +80,14 @@ class Breakable(Session):
 class Flight:
     """A session that can be brought into the air again and again."""
 
-    def __init__(self, folder, kind=Session, scenario="wind5"):
+    def __init__(self, folder, kind=Session, scenario="wind5", master=None):
         folder.mkdir(exist_ok=True)
-        self.session = kind(PROFILE, folder, scenario=scenario)
+        self.session = kind(PROFILE, folder, scenario=scenario, master=master)
         self.clock = self.session.clock
         self.folder = folder
         self._legs = 0
         self._broken_until = 0.0  # what was injected has ended then
+        self._tail, self._recorded = SpoolReader(folder / "flight.spool", follow=True), []
 
     def inject(self, text):
         """Break something of the drone's; the moment at which it was told."""
@@ -142,9 +149,16 @@ class Flight:
         self.session.close()
 
     def records(self):
-        """What is on the disk by now."""
-        time.sleep(0.6)
-        return list(SpoolReader(self.folder / "flight.spool"))
+        """What was recorded by now, once it is on the disk."""
+        now, end = self.clock.now(), time.monotonic() + _TO_THE_DISK_S
+        while time.monotonic() < end:
+            self._recorded += self._tail
+            if self._recorded and self._recorded[-1].time > now - 0.03:
+                break
+            time.sleep(0.02)
+        time.sleep(0.1)  # the rest of the last tick
+        self._recorded += self._tail
+        return list(self._recorded)
 
     def crashed(self):
         return crashed(self)
@@ -186,3 +200,16 @@ def fly_until_a_moment(flight, where, attempt, name):
     seen = len(session.events)
     session.sleep(1.2 * np.random.default_rng([attempt, len(name)]).random())
     return session, seen
+
+
+def guarded_by(flight):
+    return any("guard" in words for _, words in flight.drone_log())
+
+
+def note_last_command(flight, begin, name, where, bound):
+    """How long our commands went on, to the tick."""
+    sent = [r.time for r in flight.records() if r.topic.endswith("feedthrough_command")]
+    assert begin - sent[-1] < 2 * TICK_S, "the policy had the vehicle"
+    reaction = max(0.0, sent[-1] - begin)
+    assert reaction <= bound + TICK_S + MARGIN_S
+    fault_table.note(CLOCK, name, where, reaction, bound, "off")

@@ -33,7 +33,8 @@ def test_a_short_adaptation_and_what_it_leaves(tmp_path, capsys):
     learned = load_policy(folder.path / "policy.npz")
     assert all(np.isfinite(layer.weight).all() for layer in learned.network.layers)
     assert summary["iterations"] == 2 and summary["crashes"] == 0
-    assert summary["hil"]["learning_frozen"] == ""
+    assert summary["hil"]["learning_frozen"] == "" and summary["hil"]["trips"] == []
+    assert summary["last_rmse_m"] < summary["first_rmse_m"]
     assert json.loads((folder.path / "summary.json").read_text())["hil"]["trouble"] == ""
     assert any((folder.path / "plots").iterdir())
     # Laps between two legs are in the bag, and belong to no flight.
@@ -44,9 +45,13 @@ def test_a_short_adaptation_and_what_it_leaves(tmp_path, capsys):
     assert "CRASHED" not in (folder.path / "hil" / "drone.txt").read_text()
     lines = capsys.readouterr().out
     assert "2 of 2 flights" in lines and "bound by" in lines
+    assert "lapped on 0." in lines and 0.0 < summary["hil"]["most_laps_meanwhile"] < 1.0
+    assert " laps meanwhile" in events(tmp_path)
     from lafr_mjx.view.replay import load_replay
 
     assert len(load_replay(folder.path).flights) == 2
+    shown = load_replay(folder.path / "hil" / "flight.bag", "figure8")
+    assert [flight.number for flight in shown.flights] == [0, 1]
 
 
 def test_a_learner_that_diverges_is_frozen(tmp_path):

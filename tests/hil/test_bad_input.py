@@ -11,11 +11,11 @@ import pytest
 from lafr_mjx.errors import RunError
 from lafr_mjx.hil.operator import drone_flights as flights
 from lafr_mjx.hil.operator.session import Session
-from lafr_mjx.hil.recording.bags import TICK, TICK_TOPIC
 from lafr_mjx.hil.recording.spool import Record, SpoolWriter
 from lafr_mjx.hil.safety.drone_profile import load_profile
 from lafr_mjx.hil.timing.flight_clock import REAL_TIME
 from lafr_mjx.hil.wire.ros_master import Master
+from lafr_mjx.logs.flown_ticks import TICK, TICK_TOPIC
 from lafr_mjx.resources import data_folder
 from lafr_mjx.runs.run_folder import RunFolder
 

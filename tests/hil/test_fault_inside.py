@@ -10,16 +10,22 @@ from typing import NamedTuple
 import fault_table
 import numpy as np
 import pytest
-from lockstep_rig import CLOCK, PROFILE, Breakable, Hangar, fly_until_a_moment
+from lockstep_rig import (
+    CLOCK,
+    MARGIN_S,
+    PROFILE,
+    REPEATS,
+    TICK_S,
+    WHERE,
+    Breakable,
+    Hangar,
+    fly_until_a_moment,
+)
 
-from lafr_mjx.hil.recording.bags import TICK, TICK_TOPIC
 from lafr_mjx.hil.wire import ros_messages as m
+from lafr_mjx.logs.flown_ticks import TICK, TICK_TOPIC
 
 LIMITS = PROFILE.limits
-TICK_S = 0.02
-MARGIN_S = 0.005
-REPEATS = int(os.environ.get("LAFR_HIL_PROCESS_REPEATS", "1"))
-WHERE = ["at hover", "at speed"]
 
 
 class Case(NamedTuple):

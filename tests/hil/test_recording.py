@@ -11,9 +11,10 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from lafr_mjx.errors import InputError
-from lafr_mjx.hil.recording.bags import TICK, TICK_TOPIC, flights, read_records, write_bag
+from lafr_mjx.hil.recording.bags import flights, read_records, write_bag
 from lafr_mjx.hil.recording.spool import Record, SpoolReader, SpoolWriter
 from lafr_mjx.hil.wire import ros_messages as m
+from lafr_mjx.logs.flown_ticks import TICK, TICK_TOPIC, flights_of_bag
 
 
 def state_record(k, wall=1e9):
@@ -134,7 +135,8 @@ def test_bag_and_spool_give_the_same_rollout(tmp_path):
     write_bag(tmp_path / "a.bag", records)
     spooled = flights(read_records(spool(tmp_path / "a.spool", records)))
     bagged = flights(read_records(tmp_path / "a.bag"))
-    assert list(spooled) == list(bagged) == [0]
+    viewed = flights_of_bag(tmp_path / "a.bag")
+    assert list(spooled) == list(bagged) == list(viewed) == [0]
     one, two = spooled[0], bagged[0]
     assert len(one.time) == 50
     assert np.allclose(one.time, 0.02 * np.arange(50))
@@ -147,9 +149,18 @@ def test_bag_and_spool_give_the_same_rollout(tmp_path):
     assert np.allclose(one.sample_time, 0.01 * (1 + np.arange(100)), atol=1e-6)
     assert np.allclose(one.sample.position[:, 0], 0.01 * (1 + np.arange(100)))
     assert one.diagnostics is two.diagnostics is None
-    for a, b in zip(*(each._replace(diagnostics=0) for each in (one, two)), strict=True):
-        pairs = zip(a, b, strict=True) if isinstance(a, tuple) else [(a, b)]
-        assert all(np.allclose(x, y, atol=1e-6) for x, y in pairs)
+    assert not one.measured
+    for other in (two, viewed[0]):
+        each = (flown._replace(diagnostics=0, measured=0) for flown in (one, other))
+        for a, b in zip(*each, strict=True):
+            pairs = zip(a, b, strict=True) if isinstance(a, tuple) else [(a, b)]
+            assert all(np.allclose(x, y, atol=1e-6) for x, y in pairs)
+
+
+def test_a_bag_without_a_flight_of_ours_is_refused(tmp_path):
+    write_bag(tmp_path / "a.bag", [r for r in flight_records() if r.topic != TICK_TOPIC])
+    with pytest.raises(InputError, match="holds no flight"):
+        flights_of_bag(tmp_path / "a.bag")
 
 
 @pytest.mark.parametrize("other", ["fallback", "baseline"])

@@ -22,13 +22,13 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
+from lafr_mjx.errors import InputError
 from lafr_mjx.hil.control.console import Console
 from lafr_mjx.hil.control.flyable import check_flyable
 from lafr_mjx.hil.control.leg_loader import LegLoader
 from lafr_mjx.hil.control.tick_logic import Around, Decision, Logic
 from lafr_mjx.hil.control.warm_up import warm_up
 from lafr_mjx.hil.drones.drone_protocol import Call
-from lafr_mjx.hil.recording.bags import TICK, TICK_TOPIC
 from lafr_mjx.hil.recording.spool import Record, SpoolWriter
 from lafr_mjx.hil.safety.drone_profile import load_profile
 from lafr_mjx.hil.safety.emergency_landing import EmergencyLanding, known_of
@@ -44,6 +44,7 @@ from lafr_mjx.hil.timing.priority import (
 )
 from lafr_mjx.hil.timing.punctuality import Punctuality
 from lafr_mjx.hil.wire import ros_messages as m
+from lafr_mjx.logs.flown_ticks import TICK, TICK_TOPIC
 
 if TYPE_CHECKING:
     from lafr_mjx.hil.drones.drone_protocol import Drone, Heard
@@ -116,7 +117,7 @@ class Control:
             sent = self.drone.send(decision.command, decision.expires)
             if sent:
                 self.logic.sent(decision.command)
-                self._punctuality.sent(self.clock.now(), now, heard.state_receipt)
+                self._punctuality.sent(self.clock.now(), heard.state_receipt)
         elif decision.mode not in (Mode.POLICY, Mode.BLIND):
             self._punctuality.pause()
         for call in decision.calls:
@@ -350,7 +351,8 @@ def main() -> None:
     console = Console(socket.socket(fileno=given.console), clock)
     profile = load_profile(given.profile)
     if clock.lockstep:
-        assert profile.simulated, "a real drone flies in real time"
+        if not profile.simulated:
+            raise InputError("--lockstep: a real drone flies in real time")
         console.send({"priority": "in lockstep"})
     else:
         locked = keep_in_memory()

@@ -49,7 +49,6 @@ class Decision(NamedTuple):
     wanted: Wanted | None
     mode: Mode
     faults: frozenset[Fault]
-    age: float  # s, of the state used
 
 
 class Logic:
@@ -123,7 +122,6 @@ class Logic:
             wanted=wanted,
             mode=self.machine.mode,
             faults=self._counted,
-            age=now - heard.state_stamp,
         )
 
     def sent(self, command: np.ndarray) -> None:

@@ -16,9 +16,9 @@ import numpy as np
 from lafr_mjx.control.policy import create_policy
 from lafr_mjx.hil.control.flyer import Flyer
 from lafr_mjx.hil.control.legs import Leg, check_leg, load_leg, save_leg, try_leg
-from lafr_mjx.hil.recording.bags import TICK
 from lafr_mjx.hil.safety.blind_descent import BlindDescent
 from lafr_mjx.hil.wire import ros_messages as m
+from lafr_mjx.logs.flown_ticks import TICK
 from lafr_mjx.reference.splines import from_waypoints
 from lafr_mjx.types import COMMAND_HOVER, CONTROL_DT, State
 

@@ -8,6 +8,7 @@ profile's `learner_s` is over; then the control process hovers and lands by itse
 
 from __future__ import annotations
 
+import math
 import queue
 import shutil
 import time
@@ -19,6 +20,7 @@ from lafr_mjx.hil.control.legs import load_leg
 from lafr_mjx.hil.operator.operator_steps import resume
 from lafr_mjx.hil.operator.session import BrokenOffError
 from lafr_mjx.metrics import event_in
+from lafr_mjx.reference.path import lap_s
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -76,6 +78,8 @@ class Adaptation:
         self.frozen = ""  # why learning has stopped, if it has
         self._waits: tuple[int, Rollout] | None = None  # flown, and not yet learned from
         self._learns_until = 0.0
+        self._over = (0.0, math.inf)  # when the last flight was over; what a lap takes since
+        self.laps: list[float] = []  # while the learner worked, after each flight
         self._resumes = 0
         self._legs = 0  # asked for so far; a leg that is repeated gets a new number
 
@@ -138,7 +142,10 @@ class Adaptation:
                 self._legs += 1
         self._waits = (number, rollout)
         self._folder.save_rollout(number, rollout, leg.path)
-        self._learns_until = session.clock.now() + _LEARNS_S
+        now, path = session.clock.now(), leg.path
+        self._learns_until = now + _LEARNS_S
+        takes = leg.time_scale * float(lap_s(path)) if float(path.periodic) > 0.5 else math.inf
+        self._over = (now, takes)
         self._learner.answer(self._folder.path / "rollouts" / f"{number:03d}.npz")
 
     def _resumed(self) -> bool:
@@ -147,7 +154,9 @@ class Adaptation:
         return self._resumes <= _RESUMES and resume(self._session)
 
     def _learned(self, message: dict[str, Any]) -> None:
-        record = message["learned"]
+        since, takes = self._over
+        self.laps.append((self._session.clock.now() - since) / takes)
+        record = message["learned"] | {"laps_meanwhile": self.laps[-1]}
         self._waits = None
         self._store(record)
         partial = self._folder.path / ".policy.npz.partial"
@@ -166,7 +175,8 @@ class Adaptation:
         self._session.note(
             f"flight {record['iteration']}: {record['peak_speed_mps']:.2f} m/s, RMSE "
             f"{record['rmse_m']:.3f} m, time scale {record['time_scale']:.3f}, bound by "
-            f"{record['bound_by']}{f', {event}' if event else ''}"
+            f"{record['bound_by']}{f', {event}' if event else ''}; "
+            f"{record.get('laps_meanwhile', 0.0):.1f} laps meanwhile"
         )
 
     def _keep(self) -> None:

@@ -24,6 +24,7 @@ from lafr_mjx.hil.timing.priority import prefer_operator
 from lafr_mjx.output import counted
 
 if TYPE_CHECKING:
+    from collections.abc import Sequence
     from pathlib import Path
 
     from lafr_mjx.control.policy import Policy
@@ -60,6 +61,11 @@ class Flights:
     firmware: Path | None = None
 
     @property
+    def punctual(self) -> bool:
+        """Whether it flies in real time; in lockstep all wait for whoever is late."""
+        return self.real_time or not self.profile.software_drone
+
+    @property
     def where(self) -> str:
         """On which drone, in words."""
         if not self.profile.software_drone:
@@ -69,7 +75,8 @@ class Flights:
 
     def session(self, folder: RunFolder) -> Session:
         """Start the processes."""
-        prefer_operator()
+        if self.punctual:
+            prefer_operator()
         fans = self.task_name if self.task.fans else None
         return Session(
             self.profile, folder.path / "hil", master=self.master, host=self.host,
@@ -125,8 +132,8 @@ def fly_adaptation(
     setup = LearnerSetup(str(profile.path), spec, effort, broken[0] if broken else -1)
     trouble: BaseException | None = None
     frozen, began = "", time.monotonic()
-    aside = flights.real_time or not profile.software_drone  # in lockstep all wait for it
-    with LearnerProcess(setup, inner, aside=aside) as learner:
+    laps: list[float] = []  # while the learner worked
+    with LearnerProcess(setup, inner, aside=flights.punctual) as learner:
         # A vehicle is not switched on to wait for a compiler.
         wait_warm(learner, lambda text: print(text, flush=True))
         with (
@@ -148,13 +155,13 @@ def fly_adaptation(
                 try:
                     adaptation.fly()
                 finally:
-                    frozen = adaptation.frozen
+                    frozen, laps = adaptation.frozen, adaptation.laps
                 land(session)
             except BaseException as error:  # whatever it is, the vehicle must come down first
                 trouble = error
             close(session)
     seconds = time.monotonic() - began
-    return _finish(flights, folder, session, trouble, iterations, seconds, frozen)
+    return _finish(flights, folder, session, trouble, iterations, seconds, frozen, laps)
 
 
 def close(session: Session) -> None:
@@ -175,6 +182,7 @@ def _finish(
     wanted: int,
     seconds: float,
     frozen: str = "",
+    laps: Sequence[float] = (),
 ) -> dict[str, Any]:
     """Tables, plots and summary of what was flown, however it ended."""
     timing = session.ended or {}
@@ -185,6 +193,7 @@ def _finish(
         "missed_in_a_row": timing.get("missed_in_a_row"),
         "trips": [text for _, text in session.events if text.startswith("fault ")],
         "learning_frozen": frozen,
+        "most_laps_meanwhile": max(laps, default=0.0),
         "trouble": _words(trouble),
         "confirmed_down": session.down,
     }
@@ -200,6 +209,8 @@ def _finish(
         f"{len(records)} of {counted(wanted, 'flight')}, {counted(len(hil['trips']), 'trip')}, "
         f"{counted(hil['missed_deadlines'], 'missed deadline')}; recorded in {session.folder}"
     )
+    if laps:
+        print(f"While the learner worked the drone lapped on {max(laps):.1f} times at most.")
     late = any(text.startswith("fault DEADLINE") for text in hil["trips"])
     if late and flights.profile.software_drone:
         print("The machine was late; without --real-time the software drone flies in lockstep.")

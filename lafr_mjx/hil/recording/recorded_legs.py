@@ -5,9 +5,10 @@ from __future__ import annotations
 import time
 from typing import TYPE_CHECKING
 
-from lafr_mjx.hil.recording.bags import TICK, TICK_TOPIC, flights
+from lafr_mjx.hil.recording.bags import flights
 from lafr_mjx.hil.recording.spool import Record, SpoolReader
 from lafr_mjx.hil.wire.ros_messages import decode
+from lafr_mjx.logs.flown_ticks import TICK, TICK_TOPIC
 
 if TYPE_CHECKING:
     from pathlib import Path

@@ -35,7 +35,6 @@ class DroneNode:
         # Of each connection that there is: the other node, and the messages over it so far.
         self._sent: dict[asyncio.StreamWriter, tuple[str, int]] = {}
         self._got: dict[asyncio.StreamWriter, tuple[str, int]] = {}
-        self._tasks: set[asyncio.Task] = set()
         self._left: set[str] = set()  # topics that are not listened to for now
         self._uri = ""
         self._port = 0

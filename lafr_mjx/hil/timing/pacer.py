@@ -44,7 +44,6 @@ class Pacer:
         self.ticks = 0
         self.missed = 0  # ticks that were not finished when the next was due
         self.missed_in_a_row = 0  # the longest such run, in periods
-        self.last_late = 0  # periods, of the last tick
         self._shift = 0.0
 
     def wait(self, arrival: threading.Event, prepare: Callable[[], None] = lambda: None) -> float:
@@ -72,7 +71,6 @@ class Pacer:
         self.ticks += 1
         self.missed += late
         self.missed_in_a_row = max(self.missed_in_a_row, late)
-        self.last_late = late
         # What was missed is not made up for.
         self.due += (late + 1) * CONTROL_DT + self._shift
         return late

@@ -18,16 +18,14 @@ class Punctuality:
     def __init__(self) -> None:
         self.count = 0  # commands
         self._latency = np.zeros(_MOST_TIMES, np.float32)  # s, from the state's receipt to send
-        self._compute = np.zeros(_MOST_TIMES, np.float32)  # s, of a whole tick
         self._gaps = np.zeros(_MOST_TIMES, np.float32)  # s, between commands
         self._gap_count = 0
         self._last_sent = -np.inf
 
-    def sent(self, at: float, tick: float, receipt: float) -> None:
-        """A command was sent, in the tick that began then, after a state received then [s]."""
+    def sent(self, at: float, receipt: float) -> None:
+        """A command was sent, after a state received then [s]."""
         if self.count < _MOST_TIMES:
             self._latency[self.count] = at - receipt
-            self._compute[self.count] = at - tick
             self.count += 1
         gap = at - self._last_sent
         if gap < 1.0 and self._gap_count < _MOST_TIMES:
@@ -45,7 +43,4 @@ class Punctuality:
 
     def save(self, path: Path) -> None:
         """Write the figures."""
-        np.savez(
-            path, latency=self._latency[: self.count], compute=self._compute[: self.count],
-            gaps=self._gaps[: self._gap_count],
-        )  # fmt: skip
+        np.savez(path, latency=self._latency[: self.count], gaps=self._gaps[: self._gap_count])

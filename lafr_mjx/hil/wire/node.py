@@ -69,7 +69,6 @@ class Node(Closing):
         self.subscribers: dict[str, Subscriber] = {}
         self.master_seen = -float("inf")  # by the flight's clock: when the master last knew us
         self.publishing: dict[str, tuple[str, ...]] = {}  # topic: nodes, as the master says
-        self.open_channels = 0
         self._reactor = Reactor(f"{name} wire", rests=not clock.lockstep)
         self._closing = threading.Event()
         self._look = threading.Event()
@@ -140,11 +139,6 @@ class Node(Closing):
         for sock in (self._rpc_socket, self._data_socket):
             with contextlib.suppress(OSError):
                 sock.close()
-
-    @property
-    def wire_faults(self) -> int:
-        """Connections that were closed by an error of ours or by nonsense of a peer's."""
-        return self._reactor.faults
 
     # ------------------------------------------------------------- in lockstep
 

@@ -1,6 +1,6 @@
 """One thread that serves all sockets of a node, so that no peer can hold up another.
 
-Nothing here blocks but the wait for readiness. A channel that raises is closed and counted. Under
+Nothing here blocks but the wait for readiness. A channel that raises is closed. Under
 a flood the loop rests, so that the control loop beside it keeps its share of the interpreter; in
 lockstep that waits for us, and takes no time.
 """
@@ -65,7 +65,6 @@ class Reactor:
 
     def __init__(self, name: str, *, rests: bool = True) -> None:
         self._rests = rests
-        self.faults = 0  # channels that were closed by an unexpected error
         self._selector = selectors.DefaultSelector()
         self._channels: set[Channel] = set()
         self._posted: deque[Callable[[], None]] = deque()
@@ -153,7 +152,6 @@ class Reactor:
         try:
             function(*args)
         except Exception:  # one bad peer must not end the thread that serves all
-            self.faults += 1
             if channel is not None:
                 with contextlib.suppress(Exception):
                     channel.close()

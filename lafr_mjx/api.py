@@ -51,7 +51,7 @@ def fly(
         plugins: of your own, by name; or as `lafr-mjx fly` takes them.
         options: those of `lafr-mjx fly`, with underscores.
     """
-    return _made(Fly, task, plugins=_plugins(plugins), **options).fly()
+    return made(Fly, task, plugins=named_plugins(plugins), **options).fly()
 
 
 def adapt(
@@ -76,7 +76,7 @@ def adapt(
         plugins: of your own, by name; or as `lafr-mjx adapt` takes them.
         options: those of `lafr-mjx adapt`, with underscores.
     """
-    return _made(Adapt, task, plugins=_plugins(plugins), **_parts(options)).run()
+    return made(Adapt, task, plugins=named_plugins(plugins), **named_parts(options)).run()
 
 
 def ablate(
@@ -100,7 +100,7 @@ def ablate(
         plugins: of your own, by name; or as `lafr-mjx ablate` takes them.
         options: those of `lafr-mjx ablate`, with underscores.
     """
-    return _made(Ablate, tasks, **_of_many(sweep, plugins, options)).run()
+    return made(Ablate, tasks, **_of_many(sweep, plugins, options)).run()
 
 
 def certify(
@@ -123,7 +123,7 @@ def certify(
         plugins: of your own, by name; or as `lafr-mjx certify` takes them.
         options: those of `lafr-mjx certify`, with underscores.
     """
-    return _made(Certify, tasks or Certify.tasks, **_of_many(sweep, plugins, options)).run()
+    return made(Certify, tasks or Certify.tasks, **_of_many(sweep, plugins, options)).run()
 
 
 def fit(*logs: Path | str, **options: Any) -> dict[str, Any]:
@@ -137,7 +137,7 @@ def fit(*logs: Path | str, **options: Any) -> dict[str, Any]:
         logs: recorded flights, in any format that `lafr-mjx fit --help` lists.
         options: those of `lafr-mjx fit`, with underscores.
     """
-    return _made(Fit, logs, **options).run()
+    return made(Fit, logs, **options).run()
 
 
 def bounds(task: str = "figure8", **options: Any) -> dict[str, Any]:
@@ -151,7 +151,7 @@ def bounds(task: str = "figure8", **options: Any) -> dict[str, Any]:
         task: a shipped task, or the path of a task file.
         options: those of `lafr-mjx bounds`, with underscores.
     """
-    return _made(Bounds, task, **options).run()
+    return made(Bounds, task, **options).run()
 
 
 def watch(run_folder: Path | str | None = None, **options: Any) -> None:
@@ -165,7 +165,7 @@ def watch(run_folder: Path | str | None = None, **options: Any) -> None:
         run_folder: of a run, or a recorded flight; without it, `task` flies live.
         options: those of `lafr-mjx view`, with underscores.
     """
-    _made(View, run_folder, **options).run()
+    made(View, run_folder, **options).run()
 
 
 def make_report(*runs: Path | str, **options: Any) -> None:
@@ -179,7 +179,7 @@ def make_report(*runs: Path | str, **options: Any) -> None:
         runs: run folders, or folders that contain them.
         options: those of `lafr-mjx report`, with underscores.
     """
-    _made(Report, runs, **options).run()
+    made(Report, runs, **options).run()
 
 
 def check_claims(**options: Any) -> None:
@@ -192,7 +192,7 @@ def check_claims(**options: Any) -> None:
     Args:
         options: those of `lafr-mjx check-claims`, with underscores.
     """
-    _made(CheckClaims, **options).run()
+    made(CheckClaims, **options).run()
 
 
 def reproduce(**options: Any) -> None:
@@ -205,10 +205,10 @@ def reproduce(**options: Any) -> None:
     Args:
         options: those of `lafr-mjx reproduce`, with underscores.
     """
-    _made(Reproduce, **options).run()
+    made(Reproduce, **options).run()
 
 
-def _plugins(plugins: Mapping[str, Plugin] | Iterable[str]) -> tuple[str, ...]:
+def named_plugins(plugins: Mapping[str, Plugin] | Iterable[str]) -> tuple[str, ...]:
     if not plugins:
         return ()
     from lafr_mjx.plant.user_plugins import texts_of
@@ -220,14 +220,14 @@ def _of_many(sweep: Any, plugins: Any, options: dict[str, Any]) -> dict[str, Any
     """Options of many runs, as their commands take them."""
     if hasattr(sweep, "items"):
         sweep = [f"{key}={','.join(map(str, values))}" for key, values in sweep.items()]
-    given = _parts(options) | {"sweep": tuple(sweep), "plugins": _plugins(plugins)}
+    given = named_parts(options) | {"sweep": tuple(sweep), "plugins": named_plugins(plugins)}
     for key in given.keys() & {"methods", "scenarios", "seeds"}:
         one = isinstance(given[key], str | int)
         given[key] = (given[key],) if one else tuple(given[key])
     return given
 
 
-def _made(command: type, *first: Any, **options: Any) -> Any:
+def made(command: type, *first: Any, **options: Any) -> Any:
     """The command; words that the command line would refuse are refused here, too."""
     known = [field.name for field in fields(command)]
     for name in options:
@@ -251,7 +251,7 @@ def _made(command: type, *first: Any, **options: Any) -> Any:
     return command(**given)
 
 
-def _parts(options: dict[str, Any]) -> dict[str, Any]:
+def named_parts(options: dict[str, Any]) -> dict[str, Any]:
     """Options with texts where the commands name parts; a script may give objects and classes."""
     found = dict(options)
     for key in found.keys() & {*PARTS, "log"}:
@@ -265,7 +265,7 @@ def _parts(options: dict[str, Any]) -> dict[str, Any]:
     return found
 
 
-def _document(function: Any, command: type) -> None:
+def document(function: Any, command: type) -> None:
     """A function shows the options of its command."""
     own = inspect.signature(function)
     named = [p for p in own.parameters.values() if p.kind is not p.VAR_KEYWORD]
@@ -287,4 +287,4 @@ for _function, _command in (
     (check_claims, CheckClaims),
     (reproduce, Reproduce),
 ):
-    _document(_function, _command)
+    document(_function, _command)

@@ -51,7 +51,12 @@ def main(devices, singles):
     changing = dataclasses.replace(members[-1].scenario, changes=(wind,))
     members[-1] = members[-1]._replace(scenario=changing)
     batch = batch_of(
-        vehicle, task, RunSpec(engine="freebody"), members, sizes=SIZES, devices=devices
+        vehicle,
+        task,
+        RunSpec(reference="fixed", engine="freebody"),
+        members,
+        sizes=SIZES,
+        devices=devices,
     )
     together = [batch.step()]
     programs = batching.compiled()

@@ -15,7 +15,7 @@ from lafr_mjx.report.flown_runs import collect
 from lafr_mjx.run_spec import RunSpec
 from lafr_mjx.runs.run_folder import RunFolder
 
-SHORT = RunSpec("figure8", "wind5", iterations=2, engine="freebody")
+SHORT = RunSpec("figure8", "wind5", reference="fixed", iterations=2, engine="freebody")
 
 
 def test_a_run_and_a_folder_of_runs(tmp_path):

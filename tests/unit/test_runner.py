@@ -206,9 +206,9 @@ def test_run_folders_go_on_and_the_first_may_fly_alone(tmp_path, monkeypatch, ca
     assert stages == [(1, 1), (3, 1), (3, 1)]
     lines = capsys.readouterr().out.splitlines()
     assert [line.split(": last lap 2.50 s")[0] for line in lines] == [
-        "1 of 2: figure8-nominal-ours-seed0", "2 of 2: figure8-nominal-ours-seed1",
-        "3 of 3: figure8-nominal-ours-seed2",
-    ]  # fmt: skip
+        f"{which}: figure8-nominal-ours-space-time-seed{seed}"
+        for which, seed in (("1 of 2", 0), ("2 of 2", 1), ("3 of 3", 2))
+    ]
 
 
 def test_the_line_of_a_run_that_crashed():

@@ -22,6 +22,7 @@ if TYPE_CHECKING:
     from lafr_mjx.control.policy import Policy
     from lafr_mjx.hil.safety.drone_profile import Profile
     from lafr_mjx.learner.references import ReferencePlanner
+    from lafr_mjx.runs.run import Run
     from lafr_mjx.tasks import Task
 
 FlownMethod = Literal["ours", "baseline", "lotf", "anchor-only", "residual-only"]
@@ -90,8 +91,8 @@ class Fly(RunSpec):
     json: Path | None = None
     """Write the summary there, too."""
 
-    def run(self) -> None:
-        """Fly and print a table with a row per flight."""
+    def run(self) -> Run:
+        """Fly and print a table with a row per flight; returns the run."""
         from lafr_mjx.adaptation.first_policy import network_of
         from lafr_mjx.hil.control.flyable import check_apart
         from lafr_mjx.hil.operator.drone_flights import (
@@ -110,6 +111,7 @@ class Fly(RunSpec):
         from lafr_mjx.hil.wire.addresses import check_host, check_reachable
         from lafr_mjx.plant.scenario import load_scenario
         from lafr_mjx.plant.vehicle import load_vehicle
+        from lafr_mjx.runs.run import Run
         from lafr_mjx.runs.run_folder import RunFolder
         from lafr_mjx.tasks import load_task
 
@@ -156,6 +158,7 @@ class Fly(RunSpec):
                 summary = folder.path / "summary.json"
                 if summary.exists():
                     write_json(self.json, json_module.loads(summary.read_text(encoding="utf-8")))
+        return Run(folder.path)
 
     @property
     def _fixed(self) -> bool:

@@ -1,22 +1,26 @@
-"""The kinds of drones, by `pilot.kind` of a profile: another one is a line here."""
+"""The kinds of drones, by `pilot.kind` of a profile.
+
+`mavlink` is the class `MavlinkPilot` of `mavlink_pilot.py`.
+"""
 
 from __future__ import annotations
 
+import importlib
+from pathlib import Path
 from typing import TYPE_CHECKING
-
-from lafr_mjx.hil.drones.agilicious_pilot import AgiliciousPilot
-from lafr_mjx.hil.drones.mavlink_pilot import MavlinkPilot
 
 if TYPE_CHECKING:
     from lafr_mjx.hil.drones.drone_protocol import Pilot
     from lafr_mjx.toml_table import Table
 
-KINDS = {"agilicious": AgiliciousPilot.read, "mavlink": MavlinkPilot.read}
+_FILE = "_pilot.py"
 
 
 def read_pilot(table: Table) -> Pilot:
     """The table `pilot` of a profile."""
     kind = table.string("kind")
-    if kind not in KINDS:
-        raise table.fail("kind", f"one of {', '.join(KINDS)}")
-    return KINDS[kind](table)
+    kinds = sorted(f.name.removesuffix(_FILE) for f in Path(__file__).parent.glob(f"*{_FILE}"))
+    if kind not in kinds:
+        raise table.fail("kind", f"one of {', '.join(kinds)}")
+    module = importlib.import_module(f"lafr_mjx.hil.drones.{kind}_pilot")
+    return getattr(module, f"{kind.capitalize()}Pilot").read(table)

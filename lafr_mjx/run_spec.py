@@ -38,7 +38,7 @@ _NUMBERS = {
 # What runs of earlier versions do not say.
 _LATER = ("features", "horizon", "plugins", "policy", "reference", "cost", "log", *_NUMBERS)
 _LISTS = ("plugins", "log")
-AS_PRINTED = {"reference": "fixed"}
+AS_PRINTED: dict[str, Any] = {"reference": "fixed"}
 """Where the paper, and runs that do not say it, do otherwise than our defaults."""
 
 

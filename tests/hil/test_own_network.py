@@ -11,6 +11,7 @@ from own_network import SOURCE, written
 from rig import PROFILE, SimFlight, leg
 from test_bad_input import run
 
+from lafr_mjx.control.departure import WINDOWS
 from lafr_mjx.control.observation import SIZE
 from lafr_mjx.control.policy import act, create_policy
 from lafr_mjx.control.policy_file import load_policy, save_policy, stored_network
@@ -43,7 +44,8 @@ def nets(tmp_path):
 def test_leg_keeps_the_network(tmp_path, nets):
     network = f"{nets}:Twice(width=16)"
     policy, other = made(network, 1), made(network, 2)
-    given = leg(3, policy=policy)._replace(network=network, fallback=Fallback(other, 0.2, 0.5))
+    fallback = Fallback(other, np.full(WINDOWS, 0.2), 0.5)
+    given = leg(3, policy=policy)._replace(network=network, fallback=fallback)
     read = load_leg(save_leg(tmp_path, given), network)
     seen = np.random.default_rng(0).standard_normal((5, SIZE)).astype(np.float32)
     assert read.network == network and type(read.policy.network).__name__ == "Twice"

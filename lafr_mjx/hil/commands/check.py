@@ -120,6 +120,8 @@ class Check:
             take_off(session)
             with _learner(folder, self.load):
                 time.sleep(5.0 if self.load else 0.0)  # until it is at work
+                if not resume(session):  # its start may have made a tick late
+                    again(session)
                 control = session.process("control").pid
                 settled = min(_SETTLED_S, 0.25 * self.seconds)
                 memory = math.nan

@@ -208,7 +208,8 @@ def _allowed_instead(key: str, value: Any) -> str:
     if key in _NUMBERS:
         low, high = _NUMBERS[key]
         number = isinstance(value, int | float) and not isinstance(value, bool)
-        return "" if number and low <= value <= high else f"a number from {low:g} to {high:g}"
+        within = f"of {low:g} or more" if math.isinf(high) else f"from {low:g} to {high:g}"
+        return "" if number and low <= value <= high else f"a number {within}"
     own = key == "scenario" and value is None
     if own or isinstance(value, str):
         return ""

@@ -199,6 +199,7 @@ def _check(asked: Asked) -> None:
             spec.check()
     if not asked.blocks or not all(b.methods and b.scenarios for b in asked.blocks):
         raise InputError("nothing to fly: give at least one task, scenario and method")
-    if not asked.seeds or not all(0 <= seed < 2**31 for seed in asked.seeds):
-        raise InputError(f"--seeds {asked.seeds}: at least one, each from 0 to {2**31 - 1}")
+    seeds = " ".join(map(str, asked.seeds))
+    if not seeds or not all(0 <= seed < 2**31 for seed in asked.seeds):
+        raise InputError(f"--seeds {seeds}: must be at least one, each from 0 to {2**31 - 1}")
     check_range("plants", asked.plants, 1, 65536)

@@ -211,7 +211,7 @@ def test_the_corridor_is_an_option_of_a_run():
     assert methods.settings_for(RunSpec()).reference == SpaceTime()
     with pytest.raises(InputError, match=r"--corridor 0.1: the reference 'fixed' has none"):
         methods.settings_for(RunSpec(reference="fixed", corridor=0.1))
-    with pytest.raises(InputError, match=r"--corridor -1.0: must be a number from 0 to inf"):
+    with pytest.raises(InputError, match=r"--corridor -1.0: must be a number of 0 or more"):
         RunSpec(corridor=-1.0).check()
     with pytest.raises(InputError, match=r"corridor = 0.5: .* at most 0.2 on the task 'figure8'"):
         SpaceTime(corridor=0.5).check(load_task("figure8"))

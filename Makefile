@@ -17,7 +17,7 @@ help:
 	@echo "make test-hil-quick  tests of the hardware code but whole flights"
 	@echo "make test-hil  flights on the software drone with all processes"
 	@echo "make betaflight  compile Betaflight's firmware, which some of these fly (gcc and make)"
-	@echo "make soak    every fault many times (hours; SIMULATED=20 PROCESSES=3 ONLY= choose)"
+	@echo "make soak    every fault many times (long; SIMULATED=20 PROCESSES=3 ONLY= choose)"
 	@echo "make lint    ruff and pyright"
 	@echo "make docs    build the documentation into site/"
 	@echo "make format  let ruff format the code"

@@ -30,8 +30,7 @@ TICK_S = 0.02
 MARGIN_S = 0.005  # from a decision to the kernel, and the wire
 REPEATS = int(os.environ.get("LAFR_HIL_PROCESS_REPEATS", "1"))
 WHERE = ["at hover", "at speed"]
-_READY_S = 30.0
-_TO_THE_DISK_S = 0.5  # real
+_TO_THE_DISK_S = 5.0  # real
 _CHARGED_V = PROFILE.limits.voltage_preflight_v + 0.2  # for one more flight
 
 
@@ -102,7 +101,7 @@ class Flight:
         session = self.session
         if session.mode != "hover" or not resume(session):
             self.down()
-            session.wait_ready(_READY_S)
+            session.wait_ready()
             take_off(session)
         if where == "at speed":
             self._legs += 1
@@ -151,12 +150,13 @@ class Flight:
     def records(self):
         """What was recorded by now, once it is on the disk."""
         now, end = self.clock.now(), time.monotonic() + _TO_THE_DISK_S
-        while time.monotonic() < end:
+        runs = self.session.process("control").poll() is None
+        while runs and time.monotonic() < end:
             self._recorded += self._tail
             if self._recorded and self._recorded[-1].time > now - 0.03:
                 break
             time.sleep(0.02)
-        time.sleep(0.1)  # the rest of the last tick
+        time.sleep(0.1 if runs else 0.6)  # the rest of the last tick
         self._recorded += self._tail
         return list(self._recorded)
 

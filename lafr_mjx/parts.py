@@ -92,9 +92,7 @@ def _plain_value(what: str, node: ast.expr) -> Any:
     try:
         value = ast.literal_eval(node)
     except ValueError as error:
-        raise InputError(
-            f"{what} must be a plain value: a finite number, a text, a list"
-        ) from error
+        raise InputError(f"{what} must be a plain value: finite number, text, list") from error
     if any(np.isinf(number) for number in np.ravel(value) if isinstance(number, float)):
         raise InputError(f"{what} must be finite")
     return value

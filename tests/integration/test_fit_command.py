@@ -86,7 +86,9 @@ def test_fit_of_a_simulated_flight(truths, rollouts, tmp_path, monkeypatch, caps
     assert settings.drag_scale == pytest.approx(drag, rel=0.1)
     assert 0.192 * (settings.mass_scale - 1.0) == pytest.approx(mass, rel=0.1)
     # The plant and the adaptation take it; a flight on it begins and ends.
-    spec = RunSpec("figure8", str(scenario), iterations=1, seed=100, engine="freebody")
+    spec = RunSpec(
+        "figure8", str(scenario), reference="fixed", iterations=1, seed=100, engine="freebody"
+    )
     job = AdaptationJob.build(spec)
     assert job.scenario.settings == settings
     assert _main("fly", "figure8", "--scenario", scenario, "--engine", "freebody") == 0

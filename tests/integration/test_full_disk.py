@@ -41,7 +41,7 @@ class Disk:
 
 @pytest.fixture(scope="module")
 def job():
-    spec = RunSpec("figure8", scenario="nominal", engine="freebody", iterations=FLIGHTS)
+    spec = RunSpec("figure8", "nominal", reference="fixed", engine="freebody", iterations=FLIGHTS)
     return AdaptationJob.build(spec)
 
 

@@ -49,7 +49,8 @@ def mine(tmp_path):
 
 
 def job_of(*log: str, iterations: int = 2) -> AdaptationJob:
-    spec = lm.RunSpec("figure8", "nominal", engine="freebody", iterations=iterations, log=log)
+    spec = lm.RunSpec("figure8", "nominal", reference="fixed", engine="freebody",
+                      iterations=iterations, log=log)  # fmt: skip
     spec.check()
     return AdaptationJob.build(spec)
 

@@ -15,7 +15,8 @@ def page_file(tmp_path_factory):
     folder = tmp_path_factory.mktemp("report")
     for seed in (100, 101):
         for method in ("ours", "baseline"):
-            spec = RunSpec("figure8", "wind5", method=method, seed=seed, iterations=3)
+            spec = RunSpec("figure8", "wind5", method=method, reference="fixed",
+                           seed=seed, iterations=3)  # fmt: skip
             write_run(folder, spec, flights=(0, 1, 2) if seed == 100 else ())
     Report((folder,), folder / "report.html").run()
     return folder / "report.html"

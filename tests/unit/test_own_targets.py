@@ -70,7 +70,7 @@ def test_random_plants(change, failing):
      ([*RISING[:8], *[0.5] * 4], "missed")],
 )  # fmt: skip
 def test_midway_needs_a_rise_and_a_recovery(scales, expected):
-    specs = [RunSpec("figure8", "payload-midway", engine="freebody")]
+    specs = [RunSpec("figure8", "payload-midway", reference="fixed", engine="freebody")]
     found = verdicts(lambda i: {"time_scale": scales[i]}, midway, specs)
     assert found == {"payload at flight 6": expected, "wind at flight 6": "no data"}
 

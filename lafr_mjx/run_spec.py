@@ -38,8 +38,6 @@ _NUMBERS = {
 # What runs of earlier versions do not say.
 _LATER = ("features", "horizon", "plugins", "policy", "reference", "cost", "log", *_NUMBERS)
 _LISTS = ("plugins", "log")
-AS_PRINTED: dict[str, Any] = {"reference": "fixed"}
-"""Where the paper, and runs that do not say it, do otherwise than our defaults."""
 
 
 class Usual(int):
@@ -67,9 +65,9 @@ class RunSpec:
     policy: str = "mlp"
     """What is trained: the paper's network (mlp), one of your own, FILE.py:CLASS(...), or the
     policy.npz of another run, to go on from."""
-    reference: str = "space-time"
-    """What is flown along: the fastest motion in the learned model within a corridor around the
-    task's path (space-time), that path itself (fixed), or your own: FILE.py:CLASS(...)."""
+    reference: str = "fixed"
+    """What is flown along: the task's path (fixed), the fastest motion in the learned model
+    within a corridor around it (space-time), or your own: FILE.py:CLASS(...)."""
     corridor: float = math.inf
     """How far from the task's path a planned reference may be [m]; 0 is the path itself; by default
     all of the task's room but for what tracking needs."""
@@ -111,7 +109,7 @@ class RunSpec:
                 raise InputError(f"config.toml: 'run.{key}' is missing; the run cannot go on")
             if key in table and (allowed := _allowed_instead(key, table[key])):
                 raise InputError(f"config.toml: run.{key} = {table[key]!r}: must be {allowed}")
-        spec = RunSpec(**AS_PRINTED | {key: table[key] for key in keys if key in table})
+        spec = RunSpec(**{key: table[key] for key in keys if key in table})
         spec.check()
         return spec
 
@@ -151,13 +149,12 @@ class RunSpec:
         return replace(self, **full, log=tuple(parts.located("log", text) for text in self.log))
 
     def variant(self) -> str:
-        """Where its parts are not the paper's and usual, for the name of a folder."""
-        usual = asdict(RunSpec()) | AS_PRINTED
+        """What is not usual about its parts, for the name of a folder."""
         words = [f"horizon{self.horizon}"] if self.horizon != RunSpec.horizon else []
         for key in (key for key in _NUMBERS if getattr(self, key) != getattr(RunSpec, key)):
             words.append(f"{option_of(key)}{getattr(self, key):g}")
         for key in (key for key in PARTS if key != "ats"):
-            if getattr(self, key) not in (usual[key], *ENGINES, "hil"):
+            if getattr(self, key) not in (getattr(RunSpec, key), *ENGINES, "hil"):
                 words.append(parts.label(getattr(self, key)))
         rule = [parts.label(self.ats)] if self.ats != RunSpec.ats else []
         return "".join(f"-{word}" for word in (*rule, *words))

@@ -11,7 +11,7 @@ from rich.progress import BarColumn, Progress, TextColumn, TimeElapsedColumn
 
 from lafr_mjx.metrics import assisted, event_in, missed_gates
 from lafr_mjx.output import counted
-from lafr_mjx.run_spec import ENGINES
+from lafr_mjx.run_spec import ENGINES, RunSpec
 
 if TYPE_CHECKING:
     from lafr_mjx.adaptation.adaptation_job import AdaptationJob
@@ -185,7 +185,7 @@ class AdaptationReport(Report):
 
     @property
     def _moved(self) -> bool:
-        return self.job.spec.reference != "fixed"
+        return self.job.spec.reference != RunSpec.reference
 
     def finish(self, wall_s: float) -> dict[str, Any]:
         """Summary beside the paper's figures, plots; returns the summary."""

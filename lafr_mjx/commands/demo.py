@@ -13,7 +13,7 @@ from lafr_mjx.errors import InputError, RunError
 
 @dataclass
 class Demo:
-    """Adapt on the figure-8 in 5 m/s of wind, then make a video of it: about 5 minutes.
+    """Adapt on the figure-8 in 5 m/s of wind, by planned references, then make a video: 5 minutes.
 
     lafr-mjx demo
     """
@@ -27,7 +27,9 @@ class Demo:
         """Fly, learn, render; a machine that cannot render still has its run."""
         folder = self.out or Path("runs") / time.strftime("demo-%Y%m%d-%H%M%S")
         print("Flights with learning after each, then a video: about 5 minutes on two cores.")
-        Adapt("figure8", "wind5", iterations=self.iterations, out=folder).run()
+        Adapt(
+            "figure8", "wind5", reference="space-time", iterations=self.iterations, out=folder
+        ).run()
         video, strobe = folder / "video.mp4", folder / "strobe.png"
         try:
             View(folder, video=video, strobe=strobe).run()

@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 from lafr_mjx.ablation import table as ablation_table
 from lafr_mjx.errors import InputError
 from lafr_mjx.output import counted
-from lafr_mjx.run_spec import AS_PRINTED, RunSpec
+from lafr_mjx.run_spec import RunSpec
 from lafr_mjx.runs.rollout_file import load_rollout
 from lafr_mjx.runs.run_folder import RunFolder
 
@@ -154,14 +154,14 @@ def _read(folder: Path) -> FlownRun:
     if not records:
         raise InputError(f"{folder}: no iteration of this run is finished yet")
     _check_records(str(folder), records)
-    spec = RunSpec(**AS_PRINTED | known)
+    spec = RunSpec(**known)
     odd = ", ".join(newer + _unusual(spec))
     return FlownRun(spec, records, folder, run.config, run.written_by, odd)
 
 
 def _unusual(spec: RunSpec) -> list[str]:
-    """What the paper's comparisons do not vary."""
-    usual, given = RunSpec(**AS_PRINTED).table(), spec.table()
+    """What the usual comparison does not vary."""
+    usual, given = RunSpec().table(), spec.table()
     return [f"{key} {_name(str(given[key]))}" for key in _ALIKE if given[key] != usual[key]]
 
 
@@ -178,7 +178,7 @@ def _read_ablation(folder: Path) -> list[FlownRun]:
     for result in ablation_table.read_results(folder):
         _check_records(f"{folder}: {result.name}", result.iterations)
         own = {key: getattr(result, key) for key in ("task", "scenario", "method", "seed", "plant")}
-        spec = RunSpec(**AS_PRINTED | shared | own)
+        spec = RunSpec(**shared, **own)
         odd = [f"{key} {value:g}" for key, value in result.sweep.items()]
         odd += _unusual(spec)
         written_by = str(config.get("lafr_mjx_version", ""))

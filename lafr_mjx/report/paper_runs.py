@@ -9,7 +9,7 @@ from __future__ import annotations
 from pathlib import Path
 from typing import Any, NamedTuple
 
-from lafr_mjx.run_spec import AS_PRINTED, EngineName, MethodName, RunSpec
+from lafr_mjx.run_spec import EngineName, MethodName, RunSpec
 
 PAPER_RUNS = Path("runs/paper")
 """Where the commands that fly these runs keep them."""
@@ -38,7 +38,7 @@ class PaperRuns(NamedTuple):
     engine: EngineName = "mjx"
 
     def _runs(self, task: str, scenario: str, **more: Any) -> list[RunSpec]:
-        return [RunSpec(task, scenario, seed=seed, engine=self.engine, **AS_PRINTED | more)
+        return [RunSpec(task, scenario, seed=seed, engine=self.engine, **more)
                 for seed in self.seeds]  # fmt: skip
 
     def adaptations(self) -> list[RunSpec]:

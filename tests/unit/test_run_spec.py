@@ -33,8 +33,8 @@ def test_what_earlier_versions_did_not_say_has_its_default():
     for key in ("features", "horizon", "plugins"):
         del table[key]
     assert RunSpec.of_table(table) == RunSpec("figure8", "wind5")
-    del table["reference"]  # then nothing was planned
-    assert RunSpec.of_table(table) == RunSpec("figure8", "wind5", reference="fixed")
+    del table["reference"]
+    assert RunSpec.of_table(table) == RunSpec("figure8", "wind5")
 
 
 @pytest.mark.parametrize(

@@ -206,7 +206,7 @@ def test_run_folders_go_on_and_the_first_may_fly_alone(tmp_path, monkeypatch, ca
     assert stages == [(1, 1), (3, 1), (3, 1)]
     lines = capsys.readouterr().out.splitlines()
     assert [line.split(": last lap 2.50 s")[0] for line in lines] == [
-        f"{which}: figure8-nominal-ours-space-time-seed{seed}"
+        f"{which}: figure8-nominal-ours-seed{seed}"
         for which, seed in (("1 of 2", 0), ("2 of 2", 1), ("3 of 3", 2))
     ]
 

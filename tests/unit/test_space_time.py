@@ -207,8 +207,9 @@ def test_the_usual_settings_suit_the_shipped_tasks(name):
 
 
 def test_the_corridor_is_an_option_of_a_run():
-    assert methods.settings_for(RunSpec(corridor=0.1)).reference == SpaceTime(corridor=0.1)
-    assert methods.settings_for(RunSpec()).reference == SpaceTime()
+    spec = RunSpec(reference="space-time", corridor=0.1)
+    assert methods.settings_for(spec).reference == SpaceTime(corridor=0.1)
+    assert methods.settings_for(RunSpec(reference="space-time")).reference == SpaceTime()
     with pytest.raises(InputError, match=r"--corridor 0.1: the reference 'fixed' has none"):
         methods.settings_for(RunSpec(reference="fixed", corridor=0.1))
     with pytest.raises(InputError, match=r"--corridor -1.0: must be a number of 0 or more"):

@@ -49,8 +49,6 @@ class Compare(RunSpec):
     """The world of both."""
     method: FlownMethod = "ours"
     """Which parts of the method are on."""
-    reference: str = "fixed"
-    """What both fly along, as for fly."""
     iterations: int = Usual(12)
     """Flights of each, each followed by learning."""
     seed: int = 0

@@ -58,9 +58,6 @@ class Fly(RunSpec):
     """World of the software drone; by default the task's own."""
     method: FlownMethod = "ours"
     """Which parts of the method are on."""
-    reference: str = "fixed"
-    """What is flown along: by default the task's own path (fixed), so that no corner is cut where
-    people may stand; or one that is planned, as for adapt."""
     seed: int = 0
     """Seed of the software drone's noise and gusts, and of the learner."""
     plant: Suppress[Fixed[int]] = 0
@@ -175,7 +172,7 @@ class Fly(RunSpec):
             raise InputError(f"--iterations {self.iterations}: must be from 1 to 100")
         self.check()
         for name in _LEARNING:
-            if self._fixed and getattr(self, name) != getattr(Fly, name):
+            if self._fixed and getattr(self, name) != getattr(RunSpec, name):
                 value = f"--{option_of(name)} {getattr(self, name)}"
                 raise InputError(f"{value}: fixed flights learn nothing")
         if not math.isfinite(scale) or not 0.02 <= scale <= 50.0:

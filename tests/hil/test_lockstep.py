@@ -53,6 +53,7 @@ class World(threading.Thread):
                 cycle += 1
                 await self.keeper.go_to(START_S + cycle * CYCLE_S, self.stop)
                 await self.keeper.round(self.stop)
+                await asyncio.sleep(0)  # where nobody waits any more, the end is heard, too
             self.keeper._server.close()
             for seat in self.keeper._seats:
                 seat.writer.close()
@@ -62,7 +63,7 @@ class World(threading.Thread):
 
     def end(self):
         self.loop.call_soon_threadsafe(self.stop.set)
-        self.join(10.0)
+        self.join()
         self._place.__exit__(None, None, None)
 
 

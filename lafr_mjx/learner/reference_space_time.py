@@ -38,7 +38,6 @@ _LARGEST_FORCE = 8.0
 _AHEAD = 0.9
 """Forces are asked for at this share of the time scale that was flown, not at the plan's own."""
 
-
 _NEAR = 0.02
 """m from the task's path, where the room is that of tracking errors."""
 

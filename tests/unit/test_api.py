@@ -49,6 +49,15 @@ def test_examples_need_public_names_only():
         _ = lm.envs.nothing  # type: ignore[attr-defined]
 
 
+def test_a_drone_is_flown_from_a_script_by_the_words_of_the_command():
+    assert all(getattr(lm.hil, name) is not None for name in lm.hil.__all__)
+    assert {"vehicle", "fault", "real_time"} <= set(inspect.signature(lm.hil.fly).parameters)
+    with pytest.raises(InputError, match="there is no option 'vehicel'; did you mean 'vehicle'"):
+        lm.hil.fly("figure8", vehicel="sim")
+    with pytest.raises(AttributeError, match="no attribute 'nothing'"):
+        _ = lm.hil.nothing  # type: ignore[attr-defined]
+
+
 @pytest.mark.parametrize(
     ("name", "option"),
     [("fly", "json"), ("adapt", "json"), ("ablate", "json"), ("fit", "json"), ("bounds", "json"),

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
 from functools import partial
 from typing import Any, NamedTuple
 
@@ -216,6 +217,13 @@ def test_the_corridor_is_an_option_of_a_run():
         RunSpec(corridor=-1.0).check()
     with pytest.raises(InputError, match=r"corridor = 0.5: .* at most 0.2 on the task 'figure8'"):
         SpaceTime(corridor=0.5).check(load_task("figure8"))
+
+
+def test_the_usual_settings_suit_a_narrow_task():
+    narrow = replace(load_task("figure8"), error_threshold_m=0.1)
+    SpaceTime().check(narrow)
+    with pytest.raises(InputError, match=r"corridor = 0.05: .* at most 0.02 on the task"):
+        SpaceTime(corridor=0.05).check(narrow)
 
 
 def test_no_corridor_is_the_tasks_path():

@@ -38,6 +38,7 @@ def break_all(folder, profile):
 
     def on_signal(number, frame):
         Broken.kind, Broken.ticks = (folder / "broken.txt").read_text(), 0
+        (folder / "broken.txt").unlink()  # it has it
 
     def broken_tick(self, *args, **options):
         wanted = tick(self, *args, **options)

@@ -219,7 +219,7 @@ def test_another_commander(hangar, where, attempt):
     with Node("/other", session.master) as other:
         other.advertise(PROFILE.pilot.topic("feedthrough_command"), "agiros_msgs/Command")
         other.start()
-        wait_for(lambda: other.master_seen > 0.0, 5.0, "its registration")
+        wait_for(lambda: other.master_seen > 0.0, 60.0, "its registration")
         session.wait("hover", "land", seconds=2.0, what="hover")
         assert any("fault INTRUDER" in what for _, what in session.events[seen:])
         note_last_command(flight, begin, "another commander", where, LOOKS_S)

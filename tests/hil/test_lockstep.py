@@ -105,7 +105,7 @@ def test_turns_are_given_in_order_one_by_one(world):
     threads = [thread(lambda role=role, step=step: go(role, step)) for role, step in
                (("b", 0.0125), ("a", 0.025))]  # fmt: skip
     for one in threads:
-        one.join(20.0)
+        one.join(120.0)
     assert told == sorted(told) and len(told) == 40
 
 
@@ -123,7 +123,7 @@ def test_who_has_gone_is_not_waited_for(world):
     assert clock.now() == START_S + 3.0
 
 
-@pytest.mark.parametrize("world", [(("one", "two"), 0.3)], indirect=True)
+@pytest.mark.parametrize("world", [(("one", "two"), 2.0)], indirect=True)
 def test_who_hangs_is_not_waited_for_for_ever_and_may_come_back(world, capsys):
     clock, go_on, back = world.clock, threading.Event(), []
 
@@ -143,7 +143,7 @@ def test_who_hangs_is_not_waited_for_for_ever_and_may_come_back(world, capsys):
     assert "two hangs: time goes on without it" in capsys.readouterr().out
     go_on.set()
     clock.sleep(5.0)
-    other.join(10.0)
+    other.join(120.0)
     assert back[0] > START_S + 1.0 and back[1] == back[0], "time waits for it again"
 
 
@@ -227,7 +227,7 @@ def flown(folder, flight_controller, stall=False):
             for pid in pids:
                 session.sleep(0.13)
                 os.kill(pid, signal.SIGSTOP)
-                time.sleep(0.4)
+                time.sleep(1.5)
                 os.kill(pid, signal.SIGCONT)
         until(session, lambda: 0 in session.status.get("finished", []), 20.0, "the end of the leg")
         rollout = session.rollout(0)
@@ -240,7 +240,7 @@ def flown(folder, flight_controller, stall=False):
 
 @pytest.mark.parametrize("flight_controller", ["plant", "betaflight"])
 def test_a_flight_is_the_same_again_whatever_the_machine_does(tmp_path, flight_controller):
-    """Once each of its processes stands still for 0.4 s: nothing of the flight changes."""
+    """Once each of its processes stands still for 1.5 s: nothing of the flight changes."""
     if flight_controller == "betaflight":
         require_betaflight()
     one = flown(tmp_path / "one", flight_controller)

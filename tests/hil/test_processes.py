@@ -172,13 +172,13 @@ def test_command_line_flight(tmp_path):
     out = tmp_path / "run"
     command = [sys.executable, "-m", "lafr_mjx.hil", "fly", "figure8", "--flights", "1",
                "--time-scale", "0.8", "--out", str(out)]  # fmt: skip
-    done = subprocess.run(command, capture_output=True, text=True, timeout=240)
+    done = subprocess.run(command, capture_output=True, text=True, timeout=1800)
     assert done.returncode == 0, done.stderr + done.stdout
     assert "1 of 1 flight, " in done.stdout
     assert (out / "hil" / "flight.bag").exists() and (out / "rollouts" / "000.npz").exists()
-    again = subprocess.run(command, capture_output=True, text=True, timeout=60)
+    again = subprocess.run(command, capture_output=True, text=True, timeout=600)
     assert again.returncode == 2 and "never overwritten" in again.stderr
     bag = str(out / "hil" / "flight.bag")
     replay = [sys.executable, "-m", "lafr_mjx.hil", "replay", bag, "--task", "figure8"]
-    done = subprocess.run(replay, capture_output=True, text=True, timeout=60)
+    done = subprocess.run(replay, capture_output=True, text=True, timeout=600)
     assert done.returncode == 0 and "1 flight" in done.stdout

@@ -36,6 +36,7 @@ _BEGINS_S = 120.0  # real: then it begins without who is missing
 _LOOKS_S = 0.5
 _LEAST_S = 1e-4  # by so much time goes on at least from turn to turn
 _ARRIVES_S = 1.0  # real: the longest that a message is on its way before it counts as lost
+_ONE_LOOK_S = 0.005  # of that, at most, from look to look
 
 
 class RealTime:
@@ -149,12 +150,14 @@ class TimeKeeper:
     async def _arrive(self, seat: _Seat) -> None:
         """Until what it has sent is here."""
         assert self.node is not None
-        end, looks = time.monotonic() + _ARRIVES_S, 0
+        waited, looked, looks = 0.0, time.monotonic(), 0
         while seat.node and not seat.gone:
             away = seat.sent - seat.missing - self.node.frames_from(seat.node)
             if away <= 0:
                 return
-            if time.monotonic() > end:
+            before, looked = looked, time.monotonic()
+            waited += min(looked - before, _ONE_LOOK_S)
+            if waited > _ARRIVES_S:
                 seat.missing += away
                 return
             looks += 1

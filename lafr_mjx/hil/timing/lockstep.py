@@ -40,6 +40,7 @@ _NAME = b"LAFRSTEP"
 _PAGE = 16  # bytes: the name, then the time
 _STILL_S = 1.0  # so often who waits looks whether those it waits for are still there
 _ARRIVE_S = 1.0  # real: the longest that a message is on its way before it counts as lost
+_ONE_LOOK_S = 0.005  # of that, at most, from look to look: a machine that stands still loses none
 _REACH_S = 30.0  # real: the longest that the wire may take to be complete
 _LOOK_S = 0.0001
 
@@ -94,9 +95,11 @@ class _Seat:
             return
         if due < self._due:
             self._lost = 0  # a connection has ended, and with it what it counted
-        self._due, end = due, time.monotonic() + _ARRIVE_S
+        self._due, waited, looked = due, 0.0, time.monotonic()
         while (missing := due - self._lost - self.node.frames_from(self._drone)) > 0:
-            if time.monotonic() > end:
+            before, looked = looked, time.monotonic()
+            waited += min(looked - before, _ONE_LOOK_S)
+            if waited > _ARRIVE_S:
                 self._lost += missing
                 return
             time.sleep(_LOOK_S)

@@ -219,6 +219,9 @@ def named_plugins(plugins: Mapping[str, Plugin] | Iterable[str]) -> tuple[str, .
 def _of_many(sweep: Any, plugins: Any, options: dict[str, Any]) -> dict[str, Any]:
     """Options of many runs, as their commands take them."""
     if hasattr(sweep, "items"):
+        for key, values in sweep.items():
+            if isinstance(values, str) or not hasattr(values, "__iter__"):
+                raise InputError(f"sweep: '{key}' must have a list of values, not {values!r}")
         sweep = [f"{key}={','.join(map(str, values))}" for key, values in sweep.items()]
     given = named_parts(options) | {"sweep": tuple(sweep), "plugins": named_plugins(plugins)}
     for key in given.keys() & {"methods", "scenarios", "seeds"}:

@@ -7,9 +7,8 @@
 
 A kind of part (time scaling, inputs of the residual, policy network, reference, cost) is a family
 of modules in one package: `learner/ats_*.py`, for one. The file's name is the part's name, and the
-class of the same name in it is the part, so that a new part is a new file and nothing else. A
-user's own is named by its file, or by a module that can be imported. Parameters are plain values.
-A run's configuration names all of its parts in this way, so that it can be resumed and repeated.
+class of the same name in it is the part: a new part is a new file. A user's own is named by its
+file or module. A run's configuration names all of its parts, so that it can be repeated.
 """
 
 from __future__ import annotations
@@ -146,12 +145,9 @@ def own_class(option: str, text: str, named: Named) -> type:
     module = module_of(option, text, named.source)
     found = getattr(module, named.name, None)
     if not isinstance(found, type):
-        own = [
-            n for n, v in vars(module).items() if getattr(v, "__module__", "") == module.__name__
-        ]
-        raise InputError(
-            f"--{option} {text}: {named.source} has no class '{named.name}'{meant(named.name, own)}"
-        )
+        own = [n for n, v in vars(module).items() if isinstance(v, type)]
+        what = f"{named.source} has no class '{named.name}'{meant(named.name, own)}"
+        raise InputError(f"--{option} {text}: {what}")
     return found
 
 
@@ -213,12 +209,16 @@ def numbers(what: str, given: Any) -> Any:
 def shown(thing: Any) -> str:
     """A value in a few words."""
     text = repr(thing) if isinstance(thing, str | int | float | None) else ""
-    return text if text and len(text) < 40 else f"a {type(thing).__name__}"
+    kind = "n array" if hasattr(thing, "dtype") else f" {type(thing).__name__}"
+    return text if text and len(text) < 40 else f"a{kind}"
 
 
 def called(option: str, text: str, make: Callable[..., Any], values: dict[str, Any]) -> Any:
     """`make(**values)`, with what is wrong about it named."""
-    taken = inspect.signature(make)
+    try:
+        taken = inspect.signature(make)
+    except ValueError as error:
+        raise InputError(f"--{option} {text}: its 'create' takes too few values") from error
     try:
         taken.bind(**values)
     except TypeError as error:

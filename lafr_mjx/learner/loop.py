@@ -27,7 +27,7 @@ from lafr_mjx.learner.improve import (
     TaskRoom,
 )
 from lafr_mjx.learner.speed_limit import SpeedLimit, keep_to
-from lafr_mjx.learner.time_scaling import Pace
+from lafr_mjx.learner.time_scaling import Pace, started
 from lafr_mjx.model import data, residual
 from lafr_mjx.model.state import ModelState
 from lafr_mjx.types import CONTROL_DT, Rollout
@@ -197,10 +197,18 @@ class Adaptation:
         flown = []
         for i, rollout in enumerate(rollouts):
             one = batching.row(progress, i)
-            outcome = self._outcomes[int(one.bound_by)]
+            outcome = self._outcome(int(one.bound_by))
             path, error = batching.row(paths, i), float(predicted[i])
             flown.append(Flown(rollout, path, scales[i], error, outcome, one, each_s))
         return flown
+
+    def _outcome(self, bound_by: int) -> str:
+        if not 0 <= bound_by < len(self._outcomes):
+            raise InputError(
+                f"the rule of time scaling gives bound_by = {bound_by}, which is no index into its "
+                f"outcomes {tuple(self._outcomes)}"
+            )
+        return self._outcomes[bound_by]
 
     @property
     def time_scales(self) -> list[float]:
@@ -236,7 +244,7 @@ def start(
         window=_empty_window(),
         path=batching.single(settings.reference.start(task.path)),
         pace=Pace(jnp.float32(task.start_time_scale), unknown, jnp.full(WINDOWS, unknown)),
-        scaling=settings.time_scaling.start(),
+        scaling=started(settings.time_scaling),
         velocity_lag=jnp.float32(0.0),
         iteration=jnp.int32(0),
         key=jax.random.key_data(jax.random.key(seed)),

@@ -9,11 +9,12 @@ import jax.numpy as jnp
 import numpy as np
 
 from lafr_mjx import batching, parts
+from lafr_mjx.control.departure import WINDOWS
 from lafr_mjx.errors import InputError
 from lafr_mjx.learner import loop, references
 from lafr_mjx.learner.improve import Sizes
 from lafr_mjx.learner.references import Known
-from lafr_mjx.learner.time_scaling import LastFlight
+from lafr_mjx.learner.time_scaling import LastFlight, proposed
 from lafr_mjx.model import residual
 from lafr_mjx.model.state import ModelState
 from lafr_mjx.reference.flatness import reference_state
@@ -37,7 +38,13 @@ def rehearse(task: Task, state: LearnerState, settings: LearnerSettings) -> None
         InputError: a part does not give what it must; also whatever a part itself raises.
     """
     state, flight = batching.placed(state, 1), _flight(task)
-    parts.numbers("'start'", state.scaling)
+    _, fastest = jax.jit(proposed)(
+        loop.leaves(settings).time_scaling, state.scaling, _good_flight(state, loop.task_room(task))
+    )
+    if not (np.isfinite(fastest) and fastest > 0.0):
+        raise InputError(
+            f"'propose' gives {fastest:g} after a good flight; it must be a time scale, above 0"
+        )
     rows = flight.time.shape
     now = ModelState(flight.sensed.position, flight.sensed.velocity, flight.sensed.rotation)
     member = jax.tree.map(lambda leaf: leaf[0], state.ensemble)
@@ -63,9 +70,10 @@ def rehearse(task: Task, state: LearnerState, settings: LearnerSettings) -> None
         return done[-1]
 
     learned, _ = jax.eval_shape(learn, state, loop.leaves(settings), loop.task_room(task))
-    before, after = (jax.tree.map(jnp.shape, each.scaling) for each in (state, learned))
-    if before != after:
-        raise InputError(f"its memory has the shapes {before} at the start and {after} later")
+    for name, of in (("shapes", jnp.shape), ("types", lambda leaf: str(leaf.dtype))):
+        before, after = (jax.tree.map(of, each.scaling) for each in (state, learned))
+        if before != after:
+            raise InputError(f"its memory has the {name} {before} at the start and {after} later")
 
 
 def rehearse_plan(task: Task, state: LearnerState, settings: LearnerSettings) -> None:
@@ -74,19 +82,12 @@ def rehearse_plan(task: Task, state: LearnerState, settings: LearnerSettings) ->
     Raises:
         InputError: it would not be flown; also whatever the planner itself raises.
     """
-    asked, error = loop.task_room(task), 0.3 * task.error_threshold_m
+    asked = loop.task_room(task)
     known = Known(
         task=asked.path,
         room=asked.room,
         flown=state.path,
-        last=LastFlight(
-            pace=state.pace,
-            error=error,
-            threshold=asked.error_threshold,
-            peak_acceleration=peak_acceleration(state.path),
-            slowest=asked.slowest,
-            tracked=error,
-        ),
+        last=_good_flight(state, asked),
         ensemble=state.ensemble,
         switches=settings.switches,
         limits=state.policy.limits,
@@ -94,6 +95,19 @@ def rehearse_plan(task: Task, state: LearnerState, settings: LearnerSettings) ->
     refused = int(jax.jit(references.planned)(loop.leaves(settings).reference, known).refused)
     if refused:
         raise InputError(f"its plan after a good flight: {references.REFUSALS[refused]}")
+
+
+def _good_flight(state: LearnerState, task: TaskRoom) -> LastFlight:
+    error = 0.3 * task.error_threshold
+    return LastFlight(
+        pace=state.pace,
+        error=error,
+        threshold=task.error_threshold,
+        peak_acceleration=peak_acceleration(state.path),
+        slowest=task.slowest,
+        tracked=error,
+        departed=jnp.full(WINDOWS, error),
+    )
 
 
 def _flight(task: Task) -> Rollout:

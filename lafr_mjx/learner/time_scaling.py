@@ -132,12 +132,17 @@ def rule_of(text: str) -> Any:
     return rule
 
 
+def started(rule: TimeScaling) -> Any:
+    """The memory that a rule begins with."""
+    return _arrays("'start'", rule.start())
+
+
 def proposed(rule: TimeScaling, memory: Any, last: LastFlight) -> tuple[Any, jax.Array]:
     """What a rule proposes; refused while it is traced if it is something else."""
     given = rule.propose(memory, last)
     if not (isinstance(given, tuple) and len(given) == 2) or given[1] is None:
         raise InputError(f"'propose' gives {parts.shown(given)}; it must be a memory and a number")
-    return parts.numbers("'propose'", given)
+    return _arrays("'propose'", given)
 
 
 def chosen(rule: TimeScaling, memory: Any, fastest: jax.Array, evidence: Evidence) -> Choice:
@@ -146,9 +151,14 @@ def chosen(rule: TimeScaling, memory: Any, fastest: jax.Array, evidence: Evidenc
     if not (isinstance(given, Choice) and isinstance(given.pace, Pace)):
         kind = "a Choice without a Pace" if isinstance(given, Choice) else parts.shown(given)
         raise InputError(f"'choose' gives {kind}; it must be a Choice with a Pace")
-    given = parts.numbers("'choose'", given)
+    given = _arrays("'choose'", given)
     expected = jnp.broadcast_to(given.pace.expected, (WINDOWS,))
     return given._replace(pace=given.pace._replace(expected=expected))
+
+
+def _arrays(what: str, given: Any) -> Any:
+    """The same with arrays for plain numbers."""
+    return jax.tree.map(jnp.asarray, parts.numbers(what, given))
 
 
 def taken_as_it_is(

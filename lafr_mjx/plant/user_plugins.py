@@ -53,7 +53,10 @@ def _tried(texts: tuple[str, ...]) -> dict[str, Plugin]:
         try:
             _try_out(name, plugins[name])
         except Exception as error:  # whatever the user's code does
-            raise InputError(f"--plugins {text}: fails: {parts.reason(error)}") from error
+            why = parts.reason(error)
+            if not why.endswith(")"):  # it names no place in the user's file
+                why += f"; see lm.{type(plugins[name]).__mro__[1].__name__}"
+            raise InputError(f"--plugins {text}: fails: {why}") from error
     return plugins
 
 

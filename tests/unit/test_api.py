@@ -107,6 +107,12 @@ def test_a_wrong_option_is_named():
         lm.fly("figure8", flavour=3)
 
 
+@pytest.mark.parametrize("values", [3, "0,3"])
+def test_a_sweep_without_a_list_of_values_is_refused(values):
+    with pytest.raises(lm.InputError, match="sweep: 'delay_ms' must have a list of values"):
+        lm.ablate("figure8", sweep={"delay_ms": values})
+
+
 @pytest.mark.parametrize(
     ("function", "options"),
     [(lm.bounds, {"only": ("unform",)}), (lm.bounds, {"only": "unform"}),

@@ -6,6 +6,7 @@ import importlib
 import subprocess
 import sys
 from pathlib import Path
+from types import SimpleNamespace
 from typing import Any, NamedTuple
 
 import numpy as np
@@ -19,6 +20,8 @@ from lafr_mjx.control.policy import act, create_policy
 from lafr_mjx.control.policy_file import load_policy, save_policy
 from lafr_mjx.errors import InputError
 from lafr_mjx.learner import methods
+from lafr_mjx.learner.loop import Adaptation
+from lafr_mjx.learner.time_scaling import started
 from lafr_mjx.model import residual
 
 HEAD = """
@@ -115,6 +118,18 @@ class Vague(Sprint): choose = lambda self, *a: "fast"
 class Silent(Sprint): choose = undecided
 class Forgetful(Sprint): start = lambda self: "nothing"
 class Loose(Sprint): outcomes = "faster"
+class Backwards(Sprint): propose = lambda self, memory, last: (memory, -1)
+class Astray(Sprint): propose = lambda self, memory, last: (memory, float("nan"))
+class Counting(Sprint):
+    start = lambda self: (0, 0.5)
+    propose = lambda self, memory, last: ((memory[0] + 1, 0.9), 0.9)
+    def choose(self, memory, fastest, evidence):
+        import lafr_mjx as lm
+        return lm.taken_as_it_is(memory, fastest, 0, evidence, {})
+class Drifting(Sprint):
+    start = lambda self: 0
+    propose = lambda self, memory, last: (memory + 0.5, 0.9)
+class Narrow(Plain): create = classmethod(lambda cls, inputs, outputs: None)
 class Numb(Plain): __call__ = lambda self, seen: "hover"
 class Wordy(Push): __call__ = lambda self, *a: ("push", "pull")
 class Flat(Push): __call__ = lambda self, *a: (self.push, self.push)
@@ -257,6 +272,10 @@ def test_so_is_a_class_in_a_users_file(file):
         ("ats", "mine.py:Vague", "'choose' gives 'fast'; it must be a Choice"),
         ("ats", "mine.py:Forgetful", "'start' gives 'nothing' where a number must be"),
         ("ats", "mine.py:Loose", "'outcomes' must be a tuple of texts"),
+        ("ats", "mine.py:Backwards", "'propose' gives -1 after a good flight; it must be a time"),
+        ("ats", "mine.py:Astray", "'propose' gives nan after a good flight"),
+        ("ats", "mine.py:Drifting", "memory has the types int32 at the start and float32 later"),
+        ("policy", "mine.py:Narrow", "its 'create' takes too few values"),
         ("policy", "mine.py:Numb", "gives what is no finite number: hover"),
         ("features", "mine.py:Wordy", "the residual gives 'push' where a number must be"),
         ("reference", "mine.py:Lifted", "leaves the room of the task 'figure8' by 4.65 m"),
@@ -297,6 +316,21 @@ def test_what_cannot_work_is_refused_in_a_line(file, monkeypatch, option, text, 
     assert line.startswith(f"--{option} ") and "\n" not in line
     assert text.rpartition(":")[2] in line
     assert not (file.parent / "run").exists()
+
+
+def test_a_rule_may_say_plain_numbers(file):
+    spec = lm.RunSpec(engine="freebody", ats=f"{file}:Counting")
+    AdaptationJob.build(spec)  # traces an iteration
+    rule = methods.settings_for(spec).time_scaling
+    count, share = started(rule)
+    assert count.dtype == "int32" and share.dtype == "float32", "as after each flight"
+
+
+def test_a_rule_that_names_no_outcome_is_told():
+    run = SimpleNamespace(_outcomes=("faster",))
+    assert Adaptation._outcome(run, 0) == "faster"  # type: ignore[arg-type]
+    with pytest.raises(InputError, match=r"bound_by = 7, .* outcomes \('faster',\)"):
+        Adaptation._outcome(run, 7)  # type: ignore[arg-type]
 
 
 def test_a_plant_that_fails_in_flight_is_named(file):

@@ -112,7 +112,10 @@ class Faulty(AirPlugin):
         ),
         ("velocity(self, memory, point): return 1 / 0", r"ZeroDivision.*line 11, in velocity\)"),
         ("velocity(self, memory): return Vec3.zero()", r"mine\.py:Faulty.*TypeError: .*positional"),
-        ("velocity(self, memory, point): return None", r"mine\.py:Faulty.*fails: "),
+        (
+            "velocity(self, memory, point): return None",
+            r"mine\.py:Faulty.*fails: .*; see lm\.AirPlugin$",
+        ),
         (
             "init(self, draws): raise ValueError('no\\nsuch')",
             r"ValueError: no \(.*, in init\)$",

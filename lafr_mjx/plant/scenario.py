@@ -102,7 +102,12 @@ class Scenario:
 
 
 def load_scenario(name_or_path: str) -> Scenario:
-    """Load a shipped scenario by name (`wind5`) or a user's file by path."""
+    """Load a shipped scenario by name (`wind5`) or a user's file by path.
+
+    Examples:
+        >>> import lafr_mjx as lm
+        >>> lm.load_scenario("wind5").settings.wind_mps
+    """
     path = find_toml(FOLDER, name_or_path, "scenario")
     return _read(path, depth=0)
 

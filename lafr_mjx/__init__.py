@@ -17,6 +17,7 @@ from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
     from lafr_mjx import envs, hil
+    from lafr_mjx.ablation.table import RunResult
     from lafr_mjx.api import (
         ablate,
         adapt,
@@ -86,6 +87,7 @@ _WHERE = {
         "reproduce", "watch",
     ),
     "runs.run": ("Run",),
+    "ablation.table": ("RunResult",),
     "run_spec": ("RunSpec",),
     "tasks": ("load_task",),
     "plant.scenario": ("load_scenario",),
@@ -121,9 +123,9 @@ __all__ = [
     "CONTROL_DT", "SAMPLE_DT", "ActuatorPlugin", "AirPlugin", "Choice", "CommandLimits",
     "CommandPlugin", "Controller", "Cost", "Evidence", "Flow", "ForcePlugin", "InputError", "Known",
     "LastFlight", "LogWriter", "MeasurePlugin", "Network", "Pace", "Plant", "Policy", "Reference",
-    "ReferencePlanner", "ResidualNetwork", "Rollout", "Run", "RunError", "RunSpec", "SensePlugin",
-    "Sensed", "Setting", "State", "TimeScaling", "Vec3", "Wrench", "ablate", "adapt", "bounds",
-    "certify", "check_claims", "envs", "fit", "fly", "fly_steps", "hil", "load_scenario",
+    "ReferencePlanner", "ResidualNetwork", "Rollout", "Run", "RunError", "RunResult", "RunSpec",
+    "SensePlugin", "Sensed", "Setting", "State", "TimeScaling", "Vec3", "Wrench", "ablate", "adapt",
+    "bounds", "certify", "check_claims", "envs", "fit", "fly", "fly_steps", "hil", "load_scenario",
     "load_task", "load_vehicle", "make_report", "part", "reproduce", "taken_as_it_is", "watch",
 ]  # fmt: skip
 

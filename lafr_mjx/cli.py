@@ -31,7 +31,7 @@ from lafr_mjx.commands.report import Report
 from lafr_mjx.commands.reproduce import Reproduce
 from lafr_mjx.commands.view import View
 from lafr_mjx.errors import InputError, RunError, meant
-from lafr_mjx.help_texts import readable
+from lafr_mjx.help_texts import add_commands
 
 _DESCRIPTION = """Learn agile quadrotor flight while flying.
 
@@ -56,14 +56,9 @@ _BENCHMARKS = {"adapt": BenchAdapt, "plant": BenchPlant, "ablate": BenchAblate, 
 
 
 def _app(brief: bool) -> tyro.extras.SubcommandApp:
-    """The commands; `brief` shows one sentence of each, for the help of all of them."""
-    bench = tyro.extras.SubcommandApp()
-    app = tyro.extras.SubcommandApp()
-    for group, commands in ((bench, _BENCHMARKS), (app, _COMMANDS)):
-        for name, command in commands.items():
-            # tyro types the argument as a function; a dataclass is one for it, too.
-            sentence = str(command.__doc__).splitlines()[0] if brief else None
-            group.command(readable(command), name=name, help=sentence)  # pyright: ignore
+    bench, app = tyro.extras.SubcommandApp(), tyro.extras.SubcommandApp()
+    add_commands(bench, _BENCHMARKS, brief=brief)
+    add_commands(app, _COMMANDS, brief=brief)
     app.command(bench, name="bench", help="Measure speed, each figure beside its yardstick.")
     return app
 

@@ -11,9 +11,22 @@ import inspect
 import textwrap
 from itertools import pairwise
 from types import UnionType
-from typing import Annotated, Any, Literal, TypeVar, Union, get_args, get_origin, get_type_hints
+from typing import (
+    TYPE_CHECKING,
+    Annotated,
+    Any,
+    Literal,
+    TypeVar,
+    Union,
+    get_args,
+    get_origin,
+    get_type_hints,
+)
 
 import tyro
+
+if TYPE_CHECKING:
+    from collections.abc import Mapping
 
 Command = TypeVar("Command", bound=type)
 
@@ -36,6 +49,16 @@ def readable(command: Command) -> Command:
         own = [note for note in notes if note != words]  # it may have been here before
         command.__annotations__[field.name] = Annotated[kind, words, *own]
     return command
+
+
+def add_commands(
+    app: tyro.extras.SubcommandApp, commands: Mapping[str, type], *, brief: bool
+) -> None:
+    """Give an app its commands; `brief` shows one sentence of each, for the help of all of them."""
+    for name, command in commands.items():
+        # tyro types the argument as a function; a dataclass is one for it, too.
+        sentence = str(command.__doc__).splitlines()[0] if brief else None
+        app.command(readable(command), name=name, help=sentence)  # pyright: ignore
 
 
 def _texts(command: type) -> dict[str, str]:

@@ -148,6 +148,10 @@ class Task:
 def load_task(name_or_path: str, limits: CommandLimits | None = None) -> Task:
     """Read and check a task.
 
+    Examples:
+        >>> import lafr_mjx as lm
+        >>> lm.load_task("figure8").lap_s
+
     Args:
         name_or_path: name of a shipped task or path of a TOML file.
         limits: if given, the path must stay within them at the task's first time scale.

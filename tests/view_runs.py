@@ -8,7 +8,7 @@ import shutil
 import subprocess
 
 import numpy as np
-import pytest
+from needs import require
 
 from lafr_mjx.reference import clock as clocks
 from lafr_mjx.reference.flatness import reference_state
@@ -81,15 +81,6 @@ def seen_by(camera, points, vertical_fov, aspect):
     forward = [level * np.cos(azimuth), level * np.sin(azimuth), np.sin(elevation)]
     position = camera.lookat - camera.distance * np.array(forward)
     return projected(points, position, camera.lookat, vertical_fov, aspect)
-
-
-def require(present, what):
-    """Skip where a system package is missing; fail where it must be there (.ci/run)."""
-    if not present:
-        message = f"needs {what}"
-        if os.environ.get("LAFR_MJX_NO_SKIP"):
-            pytest.fail(message)
-        pytest.skip(message)
 
 
 def require_rendering():

@@ -22,10 +22,13 @@ from lafr_mjx.errors import InputError
 from lafr_mjx.run_spec import RunSpec
 from lafr_mjx.runs import rollout_file
 from lafr_mjx.runs import run_files as files
+from lafr_mjx.runs.run import table_of
 from lafr_mjx.runs.toml_text import toml_text
 
 if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence
+
+    import numpy as np
 
     from lafr_mjx.reference import path as paths
     from lafr_mjx.types import Rollout
@@ -44,17 +47,28 @@ _FLIGHT_KINDS = {
 
 
 class RunResult(NamedTuple):
-    """One finished run."""
+    """One finished run, as `lafr_mjx.ablate` and `lafr_mjx.certify` return them.
 
-    name: str
+    Examples:
+        >>> import lafr_mjx as lm
+        >>> results = lm.ablate(out="runs/ablation", only_print=True)
+        >>> [run.table["peak_speed_mps"][-1] for run in results if run.method == "ours"]
+    """
+
+    name: str  # unlike any other's in its folder
     method: str
-    task: str
+    task: str  # as it was asked for: a name or a path; the scenario likewise
     scenario: str
     seed: int
-    plant: int
-    sweep: dict[str, float]
+    plant: int  # which one of a randomised scenario; otherwise 0
+    sweep: dict[str, float]  # the swept settings with their values; empty if nothing was swept
     command: str  # repeats it
     iterations: list[dict[str, Any]]  # with the keys of a run folder's iterations.jsonl
+
+    @property
+    def table(self) -> dict[str, np.ndarray]:
+        """The figures by column, one value for each flight, as `Run.table` has them."""
+        return table_of(self.iterations)
 
 
 def read_results(folder: Path | str) -> list[RunResult]:

@@ -11,6 +11,7 @@ from rich.progress import BarColumn, Progress, TextColumn, TimeElapsedColumn
 
 from lafr_mjx.metrics import assisted, event_in, missed_gates
 from lafr_mjx.output import counted
+from lafr_mjx.plant.scenario import tell_notes
 from lafr_mjx.run_spec import ENGINES, RunSpec
 
 if TYPE_CHECKING:
@@ -81,8 +82,8 @@ class AdaptationReport(Report):
         flights = counted(count, "flight")
         # A scenario is of our own plants; another knows nothing of it.
         where = f" in {job.scenario.name}" if spec.engine in (*ENGINES, "hil") else ""
-        if job.scenario.note and where:
-            self.say(job.scenario.note)
+        if where:
+            tell_notes([job.scenario], self.say)
         self.console.print(
             f"Adapting on {job.task.name}{where} ({spec.method}, seed "
             f"{spec.seed}, engine {spec.engine}): {flights} of 8 to {longest:.0f} s, "

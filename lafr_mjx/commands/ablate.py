@@ -121,9 +121,12 @@ class Ablate:
 
         from lafr_mjx.ablation.plan import Plan
         from lafr_mjx.ablation.table import AblationTable
+        from lafr_mjx.plant.scenario import tell_notes
 
         plan = Plan.of(self._asked())
         console = Console(highlight=False)
+        if self.engine in ENGINES:  # another plant knows nothing of scenarios
+            tell_notes((swept.scenario for swept in plan.swept.values()), print)
         with AblationTable.open(self.out, plan.config(), plan.scenario_files()) as table:
             if table.dropped_bytes:
                 console.print(

@@ -65,7 +65,7 @@ class Fly:
     def fly(self, say: Callable[[str], None] | None = None) -> dict[str, Any]:
         """Fly; returns the figures. `say` hears what a user may want to read meanwhile."""
         from lafr_mjx.plant import user_plugins
-        from lafr_mjx.plant.scenario import load_scenario
+        from lafr_mjx.plant.scenario import load_scenario, tell_notes
         from lafr_mjx.plant.vehicle import load_vehicle
         from lafr_mjx.tasks import load_task
 
@@ -87,8 +87,7 @@ class Fly:
                 f"'randomised' or a scenario with a [randomise] table"
             )
         if say is not None:
-            if scenario.note:
-                say(scenario.note)
+            tell_notes([scenario], say)
             say(
                 f"Flying {task.name} in {scenario.name} with the {vehicle.name} vehicle "
                 f"(engine {self.engine}, time scale {scale:g}, seed {self.seed}) ..."

@@ -91,7 +91,8 @@ def create_policy(rng: np.random.Generator, limits: CommandLimits, network: str 
     kind, values = parts.class_of(parts.NETWORK, network)
     for name in ("create", "__call__"):
         if not any(name in vars(base) for base in kind.__mro__):
-            raise InputError(f"--policy {network}: has no '{name}': it is no network")
+            words = "a controller, which cannot be trained, and " * hasattr(kind, "preview_s")
+            raise InputError(f"--policy {network}: has no '{name}': it is {words}no network")
     made = parts.called("policy", network, partial(kind.create, rng, SIZE, 4), values)
     _check(network, made)
     low, high = np.asarray(limits.low, np.float32), np.asarray(limits.high, np.float32)

@@ -10,7 +10,7 @@ import sys
 import tyro
 
 from lafr_mjx.errors import InputError, RunError
-from lafr_mjx.help_texts import readable
+from lafr_mjx.help_texts import add_commands
 from lafr_mjx.hil.commands.check import Check
 from lafr_mjx.hil.commands.compare import Compare
 from lafr_mjx.hil.commands.firmware_steps import FirmwareSteps
@@ -45,9 +45,9 @@ _COMMANDS = {
 
 def main(arguments: list[str] | None = None) -> None:
     """Parse the command line and run the command; ends the process with its status."""
+    arguments = sys.argv[1:] if arguments is None else arguments
     app = tyro.extras.SubcommandApp()
-    for name, command in _COMMANDS.items():
-        app.command(readable(command), name=name)  # pyright: ignore
+    add_commands(app, _COMMANDS, brief=arguments[:1] in (["-h"], ["--help"]))
     try:
         app.cli(prog=_PROG, description=_DESCRIPTION, args=arguments).run()
     except InputError as error:

@@ -26,6 +26,11 @@ def fly(
 ) -> Run:
     """Fly a task on a drone and adapt; returns the run, which is also on the disk.
 
+    Examples:
+        >>> import lafr_mjx as lm
+        >>> run = lm.hil.fly("figure8", scenario="wind5", iterations=3, out="runs/drone")
+        >>> run.table["peak_speed_mps"]
+
     Args:
         task: a shipped task, or the path of a task file.
         plugins: of your own, of the software drone, by name; or as the command takes them.
@@ -37,6 +42,10 @@ def fly(
 def check(**options: Any) -> None:
     """Fly the software drone in real time, and tell how punctual its commands were.
 
+    Examples:
+        >>> import lafr_mjx as lm
+        >>> lm.hil.check(seconds=20, json="latency.json")
+
     Args:
         options: those of `python -m lafr_mjx.hil check`, with underscores.
     """
@@ -45,6 +54,10 @@ def check(**options: Any) -> None:
 
 def compare(task: str = "figure8", **options: Any) -> None:
     """Adapt on the simulated plant and on the software drone; fails unless both are alike.
+
+    Examples:
+        >>> import lafr_mjx as lm
+        >>> lm.hil.compare("figure8", scenario="wind5", seed=100, out="runs/compared")
 
     Args:
         task: a shipped task, or the path of a task file.
@@ -55,6 +68,10 @@ def compare(task: str = "figure8", **options: Any) -> None:
 
 def replay(recording: Path | str, **options: Any) -> None:
     """Read the recording of a drone's flights, print them, and write what `options` name.
+
+    Examples:
+        >>> import lafr_mjx as lm
+        >>> lm.hil.replay("runs/drone/hil/flight.bag", task="figure8", out="runs/flights")
 
     Args:
         recording: a ROS 1 bag, or the .spool of a session.

@@ -18,6 +18,7 @@ from lafr_mjx.resources import find_toml
 from lafr_mjx.toml_table import Table, read_toml
 
 if TYPE_CHECKING:
+    from collections.abc import Callable, Iterable
     from pathlib import Path
 
 FOLDER = "tasks/scenarios"
@@ -101,9 +102,20 @@ class Scenario:
 
 
 def load_scenario(name_or_path: str) -> Scenario:
-    """Load a shipped scenario by name (`wind5`) or a user's file by path."""
+    """Load a shipped scenario by name (`wind5`) or a user's file by path.
+
+    Examples:
+        >>> import lafr_mjx as lm
+        >>> lm.load_scenario("wind5").settings.wind_mps
+    """
     path = find_toml(FOLDER, name_or_path, "scenario")
     return _read(path, depth=0)
+
+
+def tell_notes(scenarios: Iterable[Scenario], say: Callable[[str], Any]) -> None:
+    """Say what the authors of these scenarios may not have meant, each thing once."""
+    for note in dict.fromkeys(scenario.note for scenario in scenarios if scenario.note):
+        say(note)
 
 
 def _read(path: Path, depth: int) -> Scenario:

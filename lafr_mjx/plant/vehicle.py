@@ -124,6 +124,10 @@ class Vehicle:
 def load_vehicle(name_or_path: str) -> Vehicle:
     """Load a shipped vehicle by name (`lafr192`) or a user's profile by path.
 
+    Examples:
+        >>> import lafr_mjx as lm
+        >>> lm.load_vehicle("lafr192").mass
+
     Raises:
         InputError: naming the file, the key, the value and what is allowed.
     """

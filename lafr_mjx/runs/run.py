@@ -10,6 +10,7 @@ from lafr_mjx.errors import InputError
 from lafr_mjx.runs.run_folder import RunFolder
 
 if TYPE_CHECKING:
+    from collections.abc import Mapping, Sequence
     from pathlib import Path
 
     from lafr_mjx.control.policy import Policy
@@ -46,9 +47,7 @@ class Run:
     @property
     def table(self) -> dict[str, np.ndarray]:
         """The figures by column, one value for each flight; what is not known is NaN."""
-        records = self.iterations
-        columns = [k for k, value in (records[0] if records else {}).items() if _single(value)]
-        return {key: _column([record.get(key) for record in records]) for key in columns}
+        return table_of(self.iterations)
 
     def frame(self) -> Any:
         """The table as a pandas frame (needs pandas)."""
@@ -71,6 +70,12 @@ class Run:
         from lafr_mjx.control.policy_file import load_policy
 
         return load_policy(self.path / "policy.npz")
+
+
+def table_of(records: Sequence[Mapping[str, Any]]) -> dict[str, np.ndarray]:
+    """The figures of flights by column; what is not known is NaN."""
+    columns = [key for key, value in (records[0] if records else {}).items() if _single(value)]
+    return {key: _column([record.get(key) for record in records]) for key in columns}
 
 
 def _single(value: Any) -> bool:

@@ -34,7 +34,9 @@ def guarded_leg(number=0, slow_from=0.2, error_limit=0.5, lap_on=True, **changes
 
 
 def test_it_is_the_learners_guard():
-    jax, jnp = pytest.importorskip("jax"), pytest.importorskip("jax.numpy")
+    import jax
+    import jax.numpy as jnp
+
     from lafr_mjx.learner import guarded
 
     limits = np.linspace(0.1, 0.4, WINDOWS)

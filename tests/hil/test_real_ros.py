@@ -11,6 +11,7 @@ from pathlib import Path
 
 import numpy as np
 import pytest
+from needs import require
 from waiting import wait_for
 
 from lafr_mjx.hil.wire import ros_messages as messages
@@ -26,10 +27,7 @@ NEEDED = {
 MISSING = [package for tool, package in NEEDED.items() if shutil.which(tool) is None]
 TOPIC = "/quad/agiros_pilot/feedthrough_command"
 
-REASON = f"needs the Debian packages {', '.join(MISSING)} and python3-rospy"
-if MISSING and os.environ.get("LAFR_MJX_NO_SKIP"):
-    raise RuntimeError(REASON)
-pytestmark = pytest.mark.skipif(bool(MISSING), reason=REASON)
+require(not MISSING, f"the Debian packages {', '.join(MISSING)} and python3-rospy")
 
 
 @pytest.fixture(scope="module")

@@ -18,6 +18,7 @@ from interrupted_ablation import SMALL
 from lafr_mjx.ablation.plan import Plan
 from lafr_mjx.ablation.table import read_results
 from lafr_mjx.commands.ablate import Ablate
+from lafr_mjx.commands.fly import Fly
 from lafr_mjx.metrics import flight_metrics
 from lafr_mjx.runs.rollout_file import load_rollout
 
@@ -124,6 +125,53 @@ def kill_a_busy_worker(nodes, driver):
         time.sleep(0.05)
     driver.kill()
     raise AssertionError(f"two nodes never flew at once: {driver.communicate()}")
+
+
+OWN = """
+from typing import Any, NamedTuple
+import numpy as np
+import lafr_mjx as lm
+from flax import struct
+
+@struct.dataclass
+class Breeze(lm.AirPlugin):
+    speed: float = 0.0
+
+    def velocity(self, memory, point):
+        return lm.Vec3(self.speed, 0.0, 0.0)
+
+class Linear(NamedTuple):
+    weight: Any
+
+    @classmethod
+    def create(cls, rng, inputs, outputs):
+        return cls(np.float32(0.01 * rng.standard_normal((inputs, outputs))))
+
+    def __call__(self, seen):
+        return seen @ self.weight
+"""
+
+
+@pytest.mark.long
+def test_a_users_own_parts_fly_in_other_processes_as_in_this_one(tmp_path):
+    file = tmp_path / "mine.py"
+    file.write_text(OWN)
+
+    def flown(name, methods, **where):
+        own = {"policy": f"{file}:Linear()", "plugins": (f"breeze={file}:Breeze(speed=4.0)",)}
+        given = SMALL | own | {"methods": methods, "devices": None} | where
+        return {run.method: run for run in Ablate(out=tmp_path / name, **given).run()}
+
+    calm = Fly("figure8", scenario="nominal", engine="freebody", seed=100).fly()
+    two = flown("two", ("ours", "lotf"), processes=2)
+    (here,) = flown("here", ("ours",), devices=1).values()
+    assert two.keys() == {"ours", "lotf"} and "Linear" in here.command
+    for key in FIGURES[:3]:
+        first, there = here.table[key][0], two["ours"].table[key][0]
+        assert there == pytest.approx(first, rel=1e-3), key
+    for run in two.values():
+        assert run.table["rmse_m"][0] > 2.0 * calm["rmse_m"], "the breeze is felt"
+        assert run.table["rmse_m"][1] < run.table["rmse_m"][0], "and learned"
 
 
 @pytest.mark.long

@@ -5,12 +5,15 @@ from __future__ import annotations
 import re
 import subprocess
 import sys
+from functools import partial
 from itertools import pairwise
 from pathlib import Path
 
 import numpy as np
 import pytest
 
+import lafr_mjx as lm
+from lafr_mjx.learner.improve import Sizes
 from lafr_mjx.plant.scenario import load_scenario
 from lafr_mjx.plant.vehicle import load_vehicle
 from lafr_mjx.tasks import load_task
@@ -85,6 +88,19 @@ def test_code_blocks_of_a_page_run_in_order(page):
     ]
     assert code and printed
     assert_same_report(run("-c", "\n".join(code)), "".join(printed))
+
+
+@pytest.mark.long
+def test_the_readmes_adaptations_run_in_small(tmp_path, monkeypatch):
+    (code,) = [text for language, text in fences(ROOT / "README.md") if language == "py"]
+    (tmp_path / "docs").symlink_to(ROOT / "docs")
+    monkeypatch.chdir(tmp_path)
+    small = {"engine": "freebody", "iterations": 1}
+    few = {"scenarios": ["nominal"], "seeds": [0], "sizes": Sizes(fit_steps=5, train_steps=5)}
+    monkeypatch.setattr(lm, "adapt", partial(lm.adapt, **small))
+    monkeypatch.setattr(lm, "ablate", partial(lm.ablate, **small, **few))
+    exec(code, {"lm": lm})
+    assert len(list((tmp_path / "runs").glob("*/config.toml"))) == 3
 
 
 def test_the_readme_has_the_figures_of_the_results():

@@ -16,6 +16,7 @@ from dm_env import test_utils
 from hypothesis import given
 from hypothesis import strategies as st
 from hypothesis.extra import numpy as hnp
+from needs import require_module
 from view_runs import require_rendering, virtual_screen
 
 from lafr_mjx.control.geometric import geometric_controller
@@ -27,7 +28,7 @@ from lafr_mjx.plant.plant import Plant
 from lafr_mjx.plant.vehicle import load_vehicle
 from lafr_mjx.types import Reference, Sensed
 
-gymnasium = pytest.importorskip("gymnasium", reason="needs the extra 'gym'")
+gymnasium = require_module("gymnasium", "gym")
 from lafr_mjx.envs import gym as gyms  # noqa: E402
 
 ROOT = Path(__file__).parents[2]

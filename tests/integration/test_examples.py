@@ -8,6 +8,7 @@ from pathlib import Path
 
 import numpy as np
 import pytest
+from needs import require_module
 
 import lafr_mjx as lm
 
@@ -45,7 +46,7 @@ def test_another_simulator_is_a_file_of_its_own():
 
 
 def test_another_simulator_flies_in_the_plants_place(tmp_path, monkeypatch):
-    pytest.importorskip("rotorpy", reason="needs RotorPy: pip install 'lafr-mjx[rotorpy]'")
+    require_module("rotorpy", "rotorpy")
     monkeypatch.chdir(ROOT / "examples")
     engine = "rotorpy_plant.py:RotorPyPlant(wind=3.0)"
     run = lm.adapt("figure8", engine=engine, iterations=1, out=tmp_path / "run")
@@ -60,7 +61,7 @@ def test_another_simulator_flies_in_the_plants_place(tmp_path, monkeypatch):
 
 
 def test_the_profile_has_the_figures_of_the_other_simulators_vehicle():
-    pytest.importorskip("rotorpy", reason="needs RotorPy: pip install 'lafr-mjx[rotorpy]'")
+    require_module("rotorpy", "rotorpy")
     spec = importlib.util.spec_from_file_location("plant", ROOT / "examples" / "rotorpy_plant.py")
     assert spec is not None and spec.loader is not None
     module = importlib.util.module_from_spec(spec)

@@ -4,13 +4,16 @@ from __future__ import annotations
 
 import errno
 import os
+import re
 import sys
 
 import pytest
 
+from lafr_mjx import cli
 from lafr_mjx.adaptation.adaptation_job import AdaptationJob
 from lafr_mjx.adaptation.adaptation_report import AdaptationReport
-from lafr_mjx.errors import InputError, RunError
+from lafr_mjx.commands.adapt import Adapt
+from lafr_mjx.errors import InputError
 from lafr_mjx.learner.loop import Adaptation
 from lafr_mjx.run_spec import RunSpec
 from lafr_mjx.runs.run_folder import RunFolder
@@ -91,15 +94,23 @@ def fly(job, path, disk, full_at=None):
         disk.folder = "nowhere"
 
 
-def test_whichever_write_fails_each_flight_is_there_once(tmp_path, job, disk, quick, capfd):
+def test_whichever_write_fails_each_flight_is_there_once(
+    tmp_path, job, disk, quick, capfd, monkeypatch
+):
     whole = fly(job, tmp_path / "whole", disk)
     writes = disk.count
     assert writes > 8 * FLIGHTS
     for number in range(1, writes + 1):
         path = tmp_path / f"{number}"
-        with pytest.raises((RunError, InputError), match="No space left on device"):
-            fly(job, path, disk, full_at=number)
+        monkeypatch.setattr(Adapt, "run", lambda _, p=path, n=number: fly(job, p, disk, n))
         capfd.readouterr()
+        with pytest.raises(SystemExit) as ended:
+            cli.main(["adapt"])
+        assert ended.value.code in (1, 2)
+        shown = capfd.readouterr()
+        one_line = rf"lafr-mjx: {path}\S* .*No space left on device\n"
+        assert re.fullmatch(one_line, shown.err), f"write {number}: {shown.err}"
+        assert "Traceback" not in shown.out
         report = fly(job, path, disk)
         shown = capfd.readouterr()
         assert shown.err == ""

@@ -7,6 +7,7 @@ import json
 import sys
 
 import pytest
+from needs import require_module
 from test_full_disk import disk, flown, fly, quick  # noqa: F401 (fixtures)
 
 import lafr_mjx as lm
@@ -72,7 +73,7 @@ def scalars(folder) -> dict[str, list[tuple[int, float]]]:
 
 @pytest.mark.usefixtures("quick")
 def test_a_run_that_goes_on_continues_its_logs(tmp_path, mine, disk, capfd):  # noqa: F811
-    pytest.importorskip("tensorboardX")
+    require_module("tensorboardX", "tensorboard")
     texts = ("csv", "tensorboard", f"{mine}:Mine(name='a.txt')")
     run = tmp_path / "run"
     fly(job_of(*texts, iterations=2), run, disk)

@@ -8,6 +8,7 @@ import threading
 
 import numpy as np
 import pytest
+from needs import require_module
 from PIL import Image
 from view_runs import browser_page, flown, planned_path, projected, write_run
 
@@ -15,7 +16,7 @@ from lafr_mjx.runs.rollout_file import save_rollout
 from lafr_mjx.view.course_shapes import path_points
 from lafr_mjx.view.replay import load_replay
 
-viser = pytest.importorskip("viser", reason="needs the extra 'web'")
+viser = require_module("viser", "web")
 
 ARGUMENTS = ("--use-angle=swiftshader", "--enable-unsafe-swiftshader")
 WORLD = (0, 80, 190, 250)  # left, top, right, bottom of the scene, beside the controls

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 
+import numpy as np
 import pytest
 
 from lafr_mjx.ablation.plan import Asked, Block, Plan
@@ -43,6 +44,8 @@ def test_results_are_read_back(folder):
     one, two = read_results(folder)
     assert one == result("one")
     assert two.iterations[0]["lap_time_s"] is None  # what is not finite
+    assert one.table["lap_time_s"].tolist() == [2.5, 2.5] and one.table["crashed"].dtype == bool
+    assert np.isnan(two.table["lap_time_s"]).all()
 
 
 def test_a_second_call_goes_on(folder):

@@ -1,14 +1,18 @@
 """The public names, and a run as an object."""
 
+import ast
+import doctest
 import inspect
 import re
 import subprocess
 import sys
+from operator import attrgetter
 from pathlib import Path
 from types import SimpleNamespace
 
 import numpy as np
 import pytest
+from needs import require_module
 from report_runs import write_run
 
 import lafr_mjx as lm
@@ -43,7 +47,7 @@ def test_examples_need_public_names_only():
     deep = [path.name for path in examples
             if re.search(r"^\s*(from|import) lafr_mjx\.", path.read_text(), re.M)]  # fmt: skip
     assert deep == []
-    pytest.importorskip("gymnasium", reason="needs the extra 'gym'")
+    require_module("gymnasium", "gym")
     assert lm.envs.gym.ID and lm.envs.QuadrotorEnvironment and lm.envs.action_of
     with pytest.raises(AttributeError, match="no attribute 'nothing'"):
         _ = lm.envs.nothing  # type: ignore[attr-defined]
@@ -62,13 +66,29 @@ def test_a_drone_is_flown_from_a_script_by_the_words_of_the_command():
     ("name", "option"),
     [("fly", "json"), ("adapt", "json"), ("ablate", "json"), ("fit", "json"), ("bounds", "json"),
      ("certify", "against"), ("watch", "strobe"), ("make_report", "bounds"),
-     ("check_claims", "json"), ("reproduce", "seeds")],
+     ("check_claims", "json"), ("reproduce", "seeds"), ("load_task", "limits"),
+     ("load_scenario", "name_or_path"), ("load_vehicle", "name_or_path"), ("hil.fly", "fault"),
+     ("hil.check", "seconds"), ("hil.compare", "engine"), ("hil.replay", "bag")],
 )  # fmt: skip
 def test_functions_tell_their_options_and_how_they_are_called(name, option):
-    function = getattr(lm, name)
+    function = attrgetter(name)(lm)
     options = inspect.signature(function).parameters
     assert option in options and "options" not in options
-    assert f">>> lm.{name}(" in function.__doc__ or f"= lm.{name}(" in function.__doc__
+    examples = doctest.DocTestParser().get_examples(function.__doc__)
+    assert examples[0].source == "import lafr_mjx as lm\n", "or it cannot be pasted"
+    call = next(one.source for one in examples if f"lm.{name}(" in one.source)
+    (made,) = (node for node in ast.walk(ast.parse(call)) if _is_call(node, f"lm.{name}"))
+    assert {keyword.arg for keyword in made.keywords} <= set(options)
+
+
+def _is_call(node, name):
+    return isinstance(node, ast.Call) and ast.unparse(node.func) == name
+
+
+@pytest.mark.parametrize("function", [lm.load_task, lm.load_scenario, lm.load_vehicle])
+def test_examples_that_only_load_run(function):
+    examples = doctest.DocTestParser().get_examples(function.__doc__)
+    exec("".join(example.source for example in examples), {})
 
 
 def test_a_script_makes_pages_and_pictures_like_the_command_line(tmp_path):

@@ -10,6 +10,7 @@ import numpy as np
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
+from needs import require_module
 
 from lafr_mjx.commands.bounds import Bounds
 from lafr_mjx.errors import InputError, RunError
@@ -30,7 +31,7 @@ from lafr_mjx.time_optimal.free_path import solve_free
 from lafr_mjx.time_optimal.geometry import Gates, Tube, default_geometry, evenly_spaced
 from lafr_mjx.types import GRAVITY
 
-pytest.importorskip("casadi")
+require_module("casadi", "bounds")
 VEHICLE = load_vehicle("lafr192")
 IDEAL = ideal_vehicle.ideal_vehicle(VEHICLE)
 

@@ -71,6 +71,10 @@ def test_the_help_of_all_commands_fits_two_screens(capsys, monkeypatch):
     assert all(f"• {name} " in text for name in cli._COMMANDS)
     assert "lafr-mjx adapt --resume" in help_of(["adapt"], capsys), "where all of it is"
     assert len(help_of(["bench"], capsys).splitlines()) <= 30
+    text = help_of([], capsys, hil)
+    assert len(text.splitlines()) <= 60
+    assert all(f"• {name} " in text for name in hil._COMMANDS)
+    assert "hil fly figure8 --fixed" in help_of(["fly"], capsys, hil)
 
 
 def test_what_ships_is_listed_without_loading_it():

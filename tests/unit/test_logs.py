@@ -9,6 +9,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 from log_flights import fly, raw_log, save_npz
+from needs import require_module
 
 from lafr_mjx import so3
 from lafr_mjx.errors import InputError
@@ -235,7 +236,7 @@ def test_tables_with_other_axes_orders_and_units(tmp_path, kind):
             writer.writerow(names)
             writer.writerows([[*map(repr, map(float, row)), "text"] for row in columns])
     else:
-        pyarrow = pytest.importorskip("pyarrow", reason="Parquet needs pyarrow")
+        pyarrow = require_module("pyarrow", "logs")
         from pyarrow import parquet
 
         table = {name: columns[:, i] for i, name in enumerate(names[:-1])}

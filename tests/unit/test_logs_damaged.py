@@ -10,6 +10,7 @@ import re
 import numpy as np
 import pytest
 from log_flights import fly, raw_log, save_npz
+from needs import require_module
 
 from lafr_mjx.errors import InputError
 from lafr_mjx.logs import log_checks
@@ -52,7 +53,7 @@ def save_csv(folder, change=lambda text: text):
 
 
 def save_parquet(folder):
-    pyarrow = pytest.importorskip("pyarrow", reason="Parquet needs pyarrow")
+    pyarrow = require_module("pyarrow", "logs")
     from pyarrow import parquet
 
     (folder / "map.toml").write_text(MAP)

@@ -156,6 +156,18 @@ class Mute(NamedTuple):
     weight: Any
     create = classmethod(lambda cls, rng, inputs, outputs: cls(np.zeros(1, np.float32)))
 
+class Steady(NamedTuple):
+    gain: Any = 1.0
+
+    def preview_s(self):
+        return np.zeros(1)
+
+    def start(self):
+        return ()
+
+    def __call__(self, memory, sensed, references):
+        return memory, np.array([9.81, 0.0, 0.0, 0.0])
+
 class Grounded:
     def start(self, seed):
         return 0
@@ -289,6 +301,8 @@ def test_so_is_a_class_in_a_users_file(file):
         ("cost", "tracking(yaw=1e999)", "'yaw' must be finite"),
         ("policy", "mine.py:Wide", r"gives \(5,\) for inputs \(61,\); it must be \(4,\)"),
         ("policy", "mine.py:Mute", "has no '__call__'"),
+        ("policy", "mine.py:Steady", "has no 'create': it is a controller, which cannot be"),
+        ("policy", "lafr_mjx.control.geometric:GeometricController", "which cannot be trained"),
         ("policy", "mine.py:Plain(scal=1)", "'scal'; its parameters are scale"),
         ("policy", "nothing.npz", "there is no such file"),
         ("features", "mine.py:Flat", r"it must be \(\(750, 3\), \(750, 3\)\)"),

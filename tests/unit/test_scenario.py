@@ -9,8 +9,14 @@ import jax
 import numpy as np
 import pytest
 
+from lafr_mjx.adaptation.adaptation_job import AdaptationJob
+from lafr_mjx.commands.ablate import Ablate
+from lafr_mjx.commands.adapt import Adapt
+from lafr_mjx.commands.certify import Certify
 from lafr_mjx.commands.fly import Fly
 from lafr_mjx.errors import InputError
+from lafr_mjx.hil.commands.fly_drone import Fly as HilFly
+from lafr_mjx.hil.operator import drone_flights
 from lafr_mjx.plant.scenario import Settings, load_scenario
 from lafr_mjx.plant.scenario_params import conditions_for, params_for
 from lafr_mjx.plant.vehicle import load_vehicle
@@ -175,10 +181,29 @@ def test_a_file_without_a_base_is_said_to_be_ideal(tmp_path):
     alone = load_scenario(written(tmp_path, "gust_mps = 1.0", "alone.toml"))
     assert "alone.toml has no 'base'" in alone.note and alone.settings.command_delay_ms == 0.0
     assert load_scenario(written(tmp_path, 'base = "alone.toml"')).note == alone.note
-    told = []
-    Fly(scenario=str(tmp_path / "alone.toml"), engine="freebody").fly(told.append)
-    assert told[0] == alone.note
     assert not load_scenario("still").note and not load_scenario("wind5").note
+
+
+def test_each_command_says_once_that_a_file_without_a_base_is_ideal(tmp_path, monkeypatch, capsys):
+    alone = written(tmp_path, "gust_mps = 1.0", "alone.toml")
+    own: Any = {"scenario": alone, "engine": "freebody"}
+    many: Any = {"scenarios": (alone,), "sweep": ("delay_ms=0,40",), "seeds": (0, 1)}
+    told: list[str] = []
+    Fly(**own).fly(told.append)
+    assert told[0] == load_scenario(alone).note
+    monkeypatch.setattr(AdaptationJob, "work", lambda job, folder, report: 1 / 0)
+    monkeypatch.setattr(Ablate, "_work", lambda *arguments: 1 / 0)
+    monkeypatch.setattr(drone_flights, "fly_fixed", lambda *arguments: 1 / 0)
+    for command in (
+        Adapt(**own, out=tmp_path / "adapt"),
+        Ablate(**many, out=tmp_path / "ablate"),
+        Certify(**many, plants=1, out=tmp_path / "certify"),
+        HilFly(scenario=alone, fixed=True, out=tmp_path / "hil"),
+    ):
+        with pytest.raises(ZeroDivisionError):
+            command.run()
+        shown = " ".join(capsys.readouterr().out.split())
+        assert shown.count("has no 'base'") == 1, command
 
 
 def test_a_circle_of_bases_is_named(tmp_path):

@@ -10,6 +10,7 @@ import jax
 import jax.numpy as jnp
 import numpy as np
 import pytest
+from needs import require_module
 
 from lafr_mjx import batching
 from lafr_mjx.errors import InputError
@@ -58,7 +59,7 @@ def motion(plan: Any, count: int = 1000) -> Any:
 
 @pytest.mark.parametrize(("name", "radius"), [("figure8", 0.2), ("figure8", 0.05), ("dash", 0.2)])
 def test_a_plan_is_as_fast_as_the_bound_and_never_faster(fastest, name, radius):
-    pytest.importorskip("casadi")
+    require_module("casadi", "bounds")
     from lafr_mjx.time_optimal import ideal_vehicle, task_bounds, uniform_scaling
     from lafr_mjx.time_optimal.geometry import Tube
 

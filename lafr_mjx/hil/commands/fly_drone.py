@@ -106,7 +106,7 @@ class Fly(RunSpec):
         from lafr_mjx.hil.simulator.flight_controllers import check_flight_controller
         from lafr_mjx.hil.simulator.physics import own_plugins
         from lafr_mjx.hil.wire.addresses import check_host, check_reachable
-        from lafr_mjx.plant.scenario import load_scenario
+        from lafr_mjx.plant.scenario import load_scenario, tell_notes
         from lafr_mjx.plant.vehicle import load_vehicle
         from lafr_mjx.runs.run import Run
         from lafr_mjx.runs.run_folder import RunFolder
@@ -123,7 +123,7 @@ class Fly(RunSpec):
         check_flight_controller(self.flight_controller, vehicle, self.firmware)
         scenario = self.scenario or task.scenario
         own_plugins(self.plugins)  # a scenario may have their keys
-        load_scenario(scenario)
+        world = load_scenario(scenario)
         faults, learner_faults = split(self.fault)
         if learner_faults and self._fixed:
             raise InputError(f"--fault {learner_faults[0].text}: fixed flights have no learner")
@@ -145,6 +145,8 @@ class Fly(RunSpec):
         config = self._config(profile, job)
         with RunFolder.create(self.out or Path("runs") / name, config) as folder:
             (folder.path / "hil").mkdir()
+            if profile.software_drone:
+                tell_notes([world], print)
             confirm_checklist(profile)
             try:
                 if self._fixed:

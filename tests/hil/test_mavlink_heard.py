@@ -12,7 +12,9 @@ from scipy.spatial.transform import Rotation
 from waiting import wait_for
 
 from lafr_mjx.errors import InputError
+from lafr_mjx.hil.control.tick_logic import Around, Logic
 from lafr_mjx.hil.drones.drone_protocol import Call
+from lafr_mjx.hil.safety.trips import Fault
 
 
 def test_a_state_comes_from_position_and_attitude(bench):
@@ -31,7 +33,8 @@ def test_a_state_comes_from_position_and_attitude(bench):
     matrix = Rotation.from_quat(np.roll(turn, -1)).as_matrix()
     assert np.allclose(heard.state.rotation, flip @ matrix @ flip, atol=1e-6)
     assert np.allclose(heard.mocap_position, heard.state.position)
-    assert heard.state_stamp == heard.state_receipt == rig.clock.time, "ages are by arrival"
+    assert heard.state_receipt == rig.clock.time
+    assert heard.state_stamp == pytest.approx(rig.clock.time), "the first one came at once"
     assert heard.master_seen == rig.clock.time - 1.0
     # Half of one is none.
     rig.other.say(mav.MAVLink_local_position_ned_message(500, 0, 0, 0, 0, 0, 0))
@@ -220,3 +223,70 @@ def test_nonsense_is_counted_and_costs_nothing_else(bench):
     after = rig.look()
     assert after.state_number == before.state_number + 1
     assert rig.drone.link.malformed >= 900 and rig.drone.link._thread.is_alive()
+
+
+def test_no_number_ends_the_listening(bench):
+    """Whatever is in a message: one that no handler can take is counted, and the next is heard."""
+    rig = bench()
+    rig.mode("HOLD", armed=False)
+    numbers = (math.inf, -math.inf, math.nan)
+    for value in numbers:  # they are taken only before any quaternion
+        rig.other.say(mav.MAVLink_attitude_message(9, *(value,) * 6))
+    for value in numbers:
+        for message in (
+            mav.MAVLink_attitude_quaternion_message(9, *(value,) * 7),
+            mav.MAVLink_local_position_ned_message(9, *(value,) * 6),
+            mav.MAVLink_param_value_message(b"COM_OF_LOSS_T", value, 9, 1, 0),
+            mav.MAVLink_param_value_message(b"COM_OBL_RC_ACT", value, 6, 1, 0),
+        ):
+            rig.other.say(message)
+    assert rig.look().set_up and rig.drone.heard().state is None
+    assert rig.drone.link._thread.is_alive() and rig.drone.link.malformed >= 2
+    rig.other.move()
+    assert rig.look().state is not None
+
+
+def test_what_is_on_its_way_for_ever_longer_gets_old(bench):
+    """Messages come as often as ever, each later than the one before."""
+    rig = bench()
+    logic, delay, told = Logic(rig.profile), 0.0, {}
+    begin = rig.clock.time
+    for k in range(200):
+        sampled = 0.01 * k
+        delay = max(0.0, sampled - 1.0) * 0.1
+        rig.clock.time = begin + sampled + delay
+        rig.mode("HOLD", armed=False)
+        rig.other.move((0.1, 0.0, 1e-4 * k), boot=1000 + 10 * k)
+        rig.arrive()
+        for fault in logic.tick(rig.clock.time, rig.drone.heard(), Around()).faults:
+            told.setdefault(fault, delay)
+    limits = rig.profile.limits
+    assert limits.state_age_s < told[Fault.STATE_STALE] < limits.state_age_s + 0.003
+    assert limits.mocap_stale_s < told[Fault.MOCAP_STALE] < limits.mocap_stale_s + 0.003
+
+
+def test_after_a_loss_a_position_is_not_paired_with_an_older_attitude(bench):
+    rig = bench()
+
+    def say(boot, position=True):
+        rig.clock.time += 0.01
+        x = 1e-3 * boot
+        if position:
+            rig.other.say(mav.MAVLink_local_position_ned_message(boot, x, 0, 0, 0, 0, 0))
+            rig.look()
+        rig.other.say(mav.MAVLink_attitude_quaternion_message(boot, 1, 0, 0, 0, x, 0, 0))
+        return rig.look()
+
+    for boot in range(1000, 1200, 10):
+        heard = say(boot, position=boot != 1050)
+        if boot != 1050:
+            assert heard.state.position[0] == pytest.approx(heard.state.rates[0])
+            assert heard.state_number == (boot - 1000) // 10 - (boot > 1050)
+    # Where the two are sampled a little apart, a state is as old as the older of both.
+    for k in range(5):
+        rig.clock.time += 0.01
+        boot = 1200 + 10 * k
+        rig.other.say(mav.MAVLink_attitude_quaternion_message(boot, 1, 0, 0, 0, 0, 0, 0))
+        rig.other.say(mav.MAVLink_local_position_ned_message(boot + 4, 0, 0, 0, 0, 0, 0))
+        heard = rig.look()
+    assert heard.mocap_receipt - heard.state_stamp == pytest.approx(0.004)

@@ -62,12 +62,12 @@ class Mavlink(Ears):
         there = self._there
         told, self._told = tuple(self._told), []
         return Heard(
-            state=state[0] if state else None,
-            state_stamp=state[1] if state else -math.inf,
-            state_receipt=state[1] if state else -math.inf,
-            state_number=state[2] if state else -1,
+            state=state.state if state else None,
+            state_stamp=self._sampled(state.boot_ms) if state else -math.inf,
+            state_receipt=state.receipt if state else -math.inf,
+            state_number=state.number if state else -1,
             mocap_position=np.array(position.first) if position.first else None,
-            mocap_receipt=position.receipt,
+            mocap_receipt=self._sampled(position.boot_ms) if position.first else -math.inf,
             mocap_number=position.number,
             telemetry_receipt=self._any,
             armed=self._armed,
@@ -77,8 +77,8 @@ class Mavlink(Ears):
             battery_receipt=self._battery,
             own_command=None,
             own_number=-1,
-            clock_skew=0.0,  # ages are by arrival: no clock but ours is asked
-            wall_skew=0.0,
+            clock_skew=self._boot.skew,
+            wall_skew=0.0,  # its stamps are those of its own start
             subscribed=there,
             connected=there and state is not None and bool(position.first),
             master_seen=self._beat,
@@ -225,7 +225,7 @@ class WatchedMavlink(Ears):
 def _state_bytes(wall: float, position: Motion, attitude: Motion) -> bytes:
     none = (0.0, 0.0, 0.0)
     state = m.message_class(_STATE)(
-        m.header(wall, position.number), 1e-3 * position.boot_ms,
+        m.header(wall, position.number), 1e-3 * min(position.boot_ms, attitude.boot_ms),
         m.pose(position.first, attitude.first), m.twist(position.second, attitude.second),
         m.twist(none, none), *(m.vector(none) for _ in range(4)), np.zeros(4),
     )  # fmt: skip

@@ -21,6 +21,7 @@ from lafr_mjx.hil.drones.mavlink_frames import (
     quaternion_of,
 )
 from lafr_mjx.hil.drones.mavlink_link import Link
+from lafr_mjx.hil.timing.clock_map import ClockMap
 from lafr_mjx.types import State
 
 if TYPE_CHECKING:
@@ -34,7 +35,6 @@ REPEAT_S = 0.2
 """Between two tries of a command that is not acknowledged."""
 
 _TRIES = 5
-_PAIR_MS = 20  # position and attitude of one state were sampled at most so far apart
 _RESET_S = 1.0  # after so long without a message, an older stamp is taken again
 _EULER_S = 1.0  # without quaternions for so long, angles are taken
 _FAR_M = 1e4
@@ -59,6 +59,15 @@ class Motion(NamedTuple):
 
 
 _NEVER = Motion(-1, -math.inf, -1, (), (0.0, 0.0, 0.0))
+
+
+class Paired(NamedTuple):
+    """A state of position and attitude."""
+
+    number: int
+    receipt: float
+    boot_ms: int  # when the older of both was sampled
+    state: State
 
 
 class Ears:
@@ -89,7 +98,10 @@ class Ears:
         self._beat = self._said_beat = self._asked = -math.inf
         self._armed, self._mode = False, -1
         self._position = self._attitude = self._paired = _NEVER
-        self._state: tuple[State, float, int] | None = None  # with receipt and number
+        self._state: Paired | None = None
+        self._boot = ClockMap()  # its clock, seen from ours
+        # Further apart, the partner is still to come, or lost.
+        self._pair_ms = math.ceil(500.0 / pilot.state_hz)
         self._any = self._battery = self._quaternions = -math.inf  # receipts
         self._voltage = math.nan
         self._parameters: dict[str, float] = {}
@@ -155,13 +167,17 @@ class Ears:
         self._counts["outdated"] += old
         if old or not good:
             return last
+        self._boot = self._boot.seen(now, 1e-3 * message.time_boot_ms)
         return Motion(last.number + 1, now, message.time_boot_ms, first, second)
 
     def _pair(self, now: float) -> None:
-        """A state, when position and attitude are both newer than those of the last one."""
+        """A state of the position and the attitude that belong together, both newer than the last.
+
+        After a loss nothing is paired with what was sampled a period before: it waits for the next.
+        """
         position, attitude, paired = self._position, self._attitude, self._paired
         new = position.number > paired.number and attitude.boot_ms != paired.boot_ms
-        if not new or abs(position.boot_ms - attitude.boot_ms) > _PAIR_MS:
+        if not new or abs(position.boot_ms - attitude.boot_ms) > self._pair_ms:
             return
         if min(position.number, attitude.number) < 0:
             return
@@ -171,7 +187,8 @@ class Ears:
             np.array(position.first), np.array(position.second), rotation,
             np.array(attitude.second),
         )  # fmt: skip
-        self._state = state, now, self._counts["state"]
+        older = min(position.boot_ms, attitude.boot_ms)
+        self._state = Paired(self._counts["state"], now, older, state)
         self._counts["state"] += 1
         self._tape.append((now, self.clock.wall(), position, attitude))
         self.arrival.set()
@@ -213,6 +230,10 @@ class Ears:
     def _tell(self, text: str) -> None:
         if text not in self._told and len(self._told) < 20:
             self._told.append(text)
+
+    def _sampled(self, boot_ms: int) -> float:
+        """A stamp by our clock: what was on its way for long is as old as what came long ago."""
+        return 1e-3 * boot_ms + self._boot.offset
 
     # ------------------------------------------------------------- what is said
 

@@ -14,6 +14,8 @@ from waiting import wait_for
 from lafr_mjx.errors import InputError
 from lafr_mjx.hil.control.tick_logic import Around, Logic
 from lafr_mjx.hil.drones.drone_protocol import Call
+from lafr_mjx.hil.safety.modes import Mode
+from lafr_mjx.hil.safety.state_machine import Machine
 from lafr_mjx.hil.safety.trips import Fault
 
 
@@ -290,3 +292,29 @@ def test_after_a_loss_a_position_is_not_paired_with_an_older_attitude(bench):
         rig.other.say(mav.MAVLink_local_position_ned_message(boot + 4, 0, 0, 0, 0, 0, 0))
         heard = rig.look()
     assert heard.mocap_receipt - heard.state_stamp == pytest.approx(0.004)
+
+
+def test_who_disarms_it_before_a_heartbeat_tells_that_it_was_armed_has_the_last_word(bench):
+    """The logic arms again as long as it was not seen to be armed."""
+    rig = bench()
+    logic = Logic(rig.profile)
+    logic.machine = Machine(mode=Mode.ARMED, since=rig.clock.time)
+
+    def tick(seconds=0.02):
+        rig.clock.time += seconds
+        rig.other.move((0.0, 0.0, 1e-4 * rig.other.boot))
+        decision = logic.tick(rig.clock.time, rig.look(), Around())
+        for call in decision.calls:
+            rig.drone.call(call)
+        return decision.mode
+
+    rig.mode("HOLD", armed=False)
+    rig.other.say(mav.MAVLink_sys_status_message(0, 0, 0, 0, 16_200, -1, -1, 0, 0, 0, 0, 0, 0))
+    assert tick() is Mode.ARMED and rig.asked() == ["arm"]
+    rig.other.acknowledge(mav.MAV_CMD_COMPONENT_ARM_DISARM)
+    assert tick() is Mode.ARMED
+    rig.mode("HOLD", armed=False)  # somebody has cut the motors
+    assert tick() is Mode.OFF
+    for _ in range(100):
+        tick()
+    assert "arm" not in rig.asked()

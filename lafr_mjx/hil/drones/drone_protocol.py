@@ -58,6 +58,7 @@ class Heard(NamedTuple):
     master_seen: float  # the ROS master, or the autopilot's heartbeat
     intruders: tuple[str, ...]  # who else commands it
     set_up: str = ""  # what of its set-up is not as the profile says
+    taken: bool = False  # somebody else has it: nothing may be called against them
     said: tuple[str, ...] = ()  # by the drone since the last look, for people
 
 

@@ -14,14 +14,14 @@ import numpy as np
 from pymavlink.dialects.v20 import common as mav
 
 from lafr_mjx.hil.drones.drone_protocol import Call, Heard, Seen
-from lafr_mjx.hil.drones.mavlink_ears import REPEAT_S, Ears, Motion
+from lafr_mjx.hil.drones.mavlink_ears import REPEAT_S, UNANSWERED, Ears, Motion
 from lafr_mjx.hil.drones.mavlink_frames import flipped, thrust_share
 from lafr_mjx.hil.wire import ros_messages as m
 from lafr_mjx.hil.wire.fast_messages import command_bytes
 from lafr_mjx.types import COMMAND_HOVER
 
 if TYPE_CHECKING:
-    from lafr_mjx.hil.drones.mavlink_pilot import MavlinkPilot
+    from lafr_mjx.hil.drones.mavlink_pilot import FlightMode, MavlinkPilot
     from lafr_mjx.hil.safety.drone_profile import Profile
     from lafr_mjx.hil.timing.flight_clock import FlightClock
 
@@ -41,11 +41,15 @@ class Mavlink(Ears):
         ports = {pilot.port: mav.MAV_COMP_ID_ONBOARD_COMPUTER}
         super().__init__(pilot, profile, host, ports, clock)
         self._settings = pilot.settings(profile.ladder.hover_height_m)
-        self._ours = {mode.number for mode in pilot.autopilot.modes}
+        autopilot = pilot.autopilot
+        self._goals = {Call.HOVER: autopilot.hover, Call.LAND: autopilot.land}
+        self._goal: FlightMode | None = None  # asked for until a heartbeat says so
+        self._asks = 0  # how often it was
+        self._shows = False  # by the last call it hovers by itself
         self._up = False  # told to take off, and armed since
         self._has = False  # our commands fly
         self._engaging = math.inf  # since when we want that
-        self._asked_mode = self._streamed = -math.inf
+        self._streamed = -math.inf
         self._topic = f"/{profile.name}"
         self._sent: list[tuple[str, str, float, float, bytes]] = []
         self._sequence = 0
@@ -57,6 +61,8 @@ class Mavlink(Ears):
         if self._taken:
             self._pending.clear()
         self._keep(now)
+        if self._armed:
+            self._ask_for_mode(now)
         self._show(now)
         state, position = self._state, self._position
         there = self._there
@@ -84,17 +90,20 @@ class Mavlink(Ears):
             master_seen=self._beat,
             intruders=self._intruders,
             set_up="; ".join(self._troubles()),
+            taken=self._taken and self._armed,
             said=told,
         )
 
-    @property
-    def _taken(self) -> bool:
-        """Whether it flies in a mode that was not asked for here."""
-        return self._up and self._mode not in self._ours
+    def _follow_mode(self) -> None:
+        super()._follow_mode()
+        # From the first foreign mode on it is not ours any more, whatever mode comes then: one of
+        # ours may be set by somebody else, too.
+        foreign = self._mode not in self._modes
+        self._taken = self._taken or (self._up and self._armed and foreign)
 
     @property
     def _intruders(self) -> tuple[str, ...]:
-        somebody = ("somebody who has set another mode",) if self._taken else ()
+        somebody = ("somebody who has set another mode",) if self._taken and self._armed else ()
         return (*self.link.intruders, *somebody)
 
     def _troubles(self) -> list[str]:
@@ -113,10 +122,16 @@ class Mavlink(Ears):
             )
 
     def _show(self, now: float) -> None:
-        """That we are there, to one that wants to see that before it gives us the vehicle."""
-        idle = self._autopilot.streams_first and math.isinf(self._engaging)
-        waits = self._up and self._mode != self._autopilot.offboard.number
-        if idle and waits and not self._intruders and now - self._streamed >= _STREAM_S:
+        """That we are there, to one that wants to see that before it gives us the vehicle.
+
+        Only where it hovers by itself, and is known to: it must not obey this.
+        """
+        idle = self._autopilot.streams_first and math.isinf(self._engaging) and self._shows
+        not_there = (self._autopilot.offboard.number, self._autopilot.land.number)
+        waits = self._up and self._mode not in not_there
+        known = self._beat > self._asked_mode
+        due = now - self._streamed >= _STREAM_S
+        if idle and waits and known and due and not self._intruders:
             self._stream(now, np.array(COMMAND_HOVER, float))
 
     def _stream(self, now: float, command: np.ndarray) -> bool:
@@ -135,6 +150,7 @@ class Mavlink(Ears):
         now, offboard = self.clock.now(), self._autopilot.offboard
         if now > expires or self._intruders:
             return False
+        self._goal, self._shows = None, False
         flies = self._mode == offboard.number
         if self._has and not flies:
             self._tell("the autopilot has taken the vehicle back")
@@ -144,9 +160,8 @@ class Mavlink(Ears):
             self._engaging = min(self._engaging, now)
             if now - self._engaging > _ENGAGE_S:
                 return False
-            if now - self._asked_mode >= REPEAT_S:
-                self._asked_mode = now
-                self._set_mode(offboard)
+            if self._mode_asked != offboard or now - self._asked_mode >= REPEAT_S:
+                self._set_mode(offboard, repeated=False)
         sent = self._stream(now, command)
         if sent and len(self._sent) < 1000:
             wall, self._sequence = self.clock.wall(), self._sequence + 1
@@ -157,11 +172,45 @@ class Mavlink(Ears):
     def call(self, call: Call) -> None:
         """Make a call, unless somebody else has the vehicle."""
         self._has, self._engaging = False, math.inf
+        goal, self._shows = self._goals.get(call), call in (Call.TAKE_OFF, Call.HOVER)
+        self._asks = self._asks if goal == self._goal else 0
+        self._goal = goal
+        if call is Call.ARM and not self._armed:
+            self._taken = False  # a new flight
         if self._taken:
             self._tell(f"not called, somebody else has the vehicle: {call}")
             return
+        if call is Call.TAKE_OFF and self._armed and self._mode not in self._modes:
+            self._tell("not called, it is armed in another mode: take off")
+            return
         self._up = self._up or call is Call.TAKE_OFF
-        super().call(call)
+        if goal is not None:
+            self._pending.clear()
+            self._ask_for_mode(self.clock.now())
+        else:
+            super().call(call)
+
+    def _ask_for_mode(self, now: float) -> None:
+        """To hover or to land, until it does.
+
+        Only with a heartbeat that is newer than all that we said: an older one cannot tell that
+        somebody has taken the vehicle meanwhile. Until then the autopilot's own time-out acts; and
+        without any heartbeat there must be an end, too.
+        """
+        goal = self._goal
+        if goal is None or self._taken or self._mode in (goal.number, self._autopilot.land.number):
+            return
+        told = self._beat > max(self._streamed, self._asked_mode) or not self._there
+        if told and (self._mode_asked != goal or now - self._asked_mode >= REPEAT_S):
+            self._asks += 1
+            if self._asks == UNANSWERED:
+                self._tell(f"the autopilot does not change its mode: {goal.name}")
+            self._set_mode(goal, repeated=False)
+
+    def _answered(self, mode: FlightMode, accepted: bool) -> None:
+        super()._answered(mode, accepted)
+        if not accepted and mode == self._goal == self._autopilot.hover:
+            self._goal, self._shows = self._autopilot.land, False  # it must not drift
 
     def drain(self) -> list[tuple[str, str, float, float, bytes]]:
         """States and commands since the last call."""

@@ -67,6 +67,10 @@ class Link:
             self.sent += 1
             return True
 
+    def is_ours(self, system: int, component: int) -> bool:
+        """Whether an answer is to us; 0 is to everybody."""
+        return system in (0, self._system) and component in (0, self._component)
+
     @property
     def intruders(self) -> tuple[str, ...]:
         """Who else speaks as the autopilot, or commands it, where we can hear it."""

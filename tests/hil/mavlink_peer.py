@@ -15,8 +15,8 @@ controller is that one's, too. What it does as the documents say:
     python mavlink_peer.py PROFILE.toml [--faults FILE] [--param NAME=VALUE ...]
         [--lockstep FOLDER --door FD]
 
-What FILE says is wrong from then on: `silent`, `heartbeat`, `frozen`, `nan`, `position`, `deaf`,
-`refuse`, `taken`.
+What FILE says is wrong from then on: `silent`, `heartbeat`, `slow` (one heartbeat a second),
+`frozen`, `nan`, `position`, `deaf`, `refuse`, `taken`, `switched` (as `taken`, but it would obey).
 """
 
 import argparse
@@ -74,7 +74,7 @@ class Autopilot:
         self.streamed = self.streams_since = -math.inf  # commands of who flies it
         self.command = np.zeros(4)
         self.landed_since = math.inf
-        self.estimate = None
+        self.estimate, self.switched = None, False
 
     @property
     def armed(self):
@@ -145,8 +145,10 @@ class Autopilot:
     def cycle(self, now, estimate):
         """The command of this cycle."""
         self.estimate = estimate
-        if "taken" in self.faults:
+        switched = "switched" in self.faults
+        if "taken" in self.faults or switched > self.switched:
             self._enter("POSCTL" if self.px4 else "LOITER")
+        self.switched = switched
         silence = now - self.streamed
         if self.px4 and self.mode == "OFFBOARD" and silence > self.parameters["COM_OF_LOSS_T"]:
             self.texts.append("Failsafe activated: no offboard signal")
@@ -230,7 +232,8 @@ class Peer:
             autopilot.target(self.now, np.array([self.full * message.thrust, *rates]))
         elif kind == "COMMAND_LONG":
             result = self._command(port, message)
-            ack = mav.MAVLink_command_ack_message(message.command, result)
+            asker = message.get_srcSystem(), message.get_srcComponent()
+            ack = mav.MAVLink_command_ack_message(message.command, result, 0, 0, *asker)
             self._send(port, ack)
         elif kind == "PARAM_REQUEST_READ" and message.param_id in self.parameters:
             value = self.parameters[message.param_id]
@@ -303,7 +306,8 @@ class Peer:
                 0, 0, 0, 0, round(1e3 * voltage), -1, -1, 0, 0, 0, 0, 0, 0
             ),
         }  # fmt: skip
-        if "heartbeat" in autopilot.faults:
+        slow = "slow" in autopilot.faults and count % 100
+        if "heartbeat" in autopilot.faults or slow:
             del messages[mav.MAVLINK_MSG_ID_HEARTBEAT]
         if "position" in autopilot.faults:
             del messages[mav.MAVLINK_MSG_ID_LOCAL_POSITION_NED]

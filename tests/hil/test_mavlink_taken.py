@@ -5,6 +5,8 @@ import pytest
 from pymavlink.dialects.v20 import common as mav
 
 from lafr_mjx.hil.drones.drone_protocol import Call
+from lafr_mjx.hil.safety.emergency_landing import TAKEN
+from lafr_mjx.hil.safety.emergency_stop import EmergencyStop
 
 MODE, DENIED = mav.MAV_CMD_DO_SET_MODE, mav.MAV_RESULT_DENIED
 
@@ -158,3 +160,71 @@ def test_it_does_not_take_off_in_somebody_else_s_mode(bench):
     assert rig.asked() == [] and "armed in another mode" in rig.drone.heard().said[0]
     rig.drone.call(Call.OFF)
     assert rig.asked() == ["disarm 21196"]
+
+
+# ------------------------------------------------------------------ the emergency stop
+
+
+class Stop:
+    """The process that holds it, and a vehicle at 3 m that never comes down."""
+
+    def __init__(self, rig):
+        self.rig, self.stop = rig, EmergencyStop(rig.drone, rig.profile)
+        self.see("HOLD", 1.0)
+
+    def see(self, mode, seconds):
+        """What was asked for in this time."""
+        rig = self.rig
+        for _ in range(round(seconds / 0.1)):
+            rig.clock.time += 0.1
+            rig.other.move((0.0, 0.0, -3.0 - 1e-6 * rig.other.boot), boot=rig.other.boot + 100)
+            rig.mode(mode)
+            self.stop.poll()
+        return rig.asked()
+
+
+def test_the_stop_s_time_limit_does_not_cut_who_has_taken_the_vehicle(bench):
+    held = Stop(bench(stop=True))
+    held.stop.stop()
+    held.see("HOLD", 1.0)
+    asked = held.see("POSCTL", 30.0)
+    assert "disarm 21196" not in asked and set(asked) == {"LAND"}, "a person wants it down"
+    held.stop.cut()
+    assert "disarm 21196" in held.see("POSCTL", 0.1)
+    assert "disarm 21196" in held.see("LAND", 1.0), "it does as it is told, and does not come down"
+
+
+def test_a_stop_that_no_person_wants_yields_to_who_takes_the_vehicle(bench, capsys):
+    held = Stop(bench(stop=True))
+    held.stop.stop(yields=True)
+    asked = held.see("HOLD", 5.0)
+    assert (asked[0], asked[-1]) == ("HOLD", "LAND")
+    held.see("POSCTL", 0.1)
+    assert held.see("POSCTL", 1.0) == held.see("LAND", 30.0) == []
+    assert TAKEN in capsys.readouterr().out
+    held.stop.stop(yields=True)
+    assert held.see("LAND", 1.0) == [], "it is still theirs"
+    held.stop.stop()
+    assert held.see("HOLD", 3.0)[0] == "LAND", "a person's is obeyed"
+
+
+def test_a_person_s_stop_does_not_yield_when_the_program_asks_for_one_too(bench):
+    held = Stop(bench(stop=True))
+    held.stop.stop(yields=True)
+    held.stop.stop()
+    held.stop.stop(yields=True)
+    assert held.see("POSCTL", 4.0) != []
+
+
+def test_the_stop_s_keys_work_without_heartbeats_and_a_cut_without_anything(bench):
+    rig = bench(stop=True)
+    held = Stop(rig)
+    rig.clock.time += rig.profile.limits.master_s + 1.0
+    rig.other.move((0.0, 0.0, -3.0))
+    rig.arrive()
+    assert rig.drone.reaches and held.stop.stop() and rig.asked() == ["HOLD"]
+    rig.clock.time += 60.0
+    assert not rig.drone.reaches
+    assert held.stop.cut() and rig.asked()[-1] == "disarm 21196"
+    fresh = EmergencyStop(bench(stop=True).drone, rig.profile)
+    assert not fresh.cut(), "nobody knows where it is"

@@ -221,6 +221,11 @@ class WatchedAgilicious:
         return all(topic.subscribers for topic in self._calls.values())
 
     @property
+    def sends(self) -> bool:
+        """A call goes to who listens."""
+        return self.reaches
+
+    @property
     def connected(self) -> bool:
         """Whether the pilot listens, and it and motion capture are heard."""
         return self.reaches and all(self._heard[name].latest for name in ("telemetry", "mocap"))

@@ -181,6 +181,7 @@ class Seen(NamedTuple):
     armed: bool  # the bridge to the motors
     guarded: bool  # the guard has triggered
     stream_receipt: float  # of the last command of anybody that a call to hover would not stop
+    taken: bool = False  # somebody else has it, and nothing was called against them here since
 
 
 class Watched(Protocol):
@@ -191,6 +192,11 @@ class Watched(Protocol):
     @property
     def reaches(self) -> bool:
         """Whether the drone listens."""
+        ...
+
+    @property
+    def sends(self) -> bool:
+        """Whether a call leaves for it at all, heard or not: motors are cut then."""
         ...
 
     @property

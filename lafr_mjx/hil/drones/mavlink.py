@@ -240,17 +240,37 @@ class WatchedMavlink(Ears):
     ) -> None:
         first = mav.MAV_COMP_ID_ONBOARD_COMPUTER2
         ports = {port: first + k for k, port in enumerate(pilot.stop_ports)}
+        self._retakes = False  # a call of ours is to end that somebody else has it
         super().__init__(pilot, profile, host, ports, clock)
 
     @property
     def reaches(self) -> bool:
-        """Whether the autopilot is heard: it can be answered then."""
-        return self._there
+        """Whether anything of the autopilot's is heard: its heartbeat alone may be gone."""
+        return self.clock.now() - self._any <= self._gone_s
+
+    @property
+    def sends(self) -> bool:
+        """Wherever it was last heard."""
+        return self.link.known
 
     @property
     def connected(self) -> bool:
-        """Whether it and its position are heard."""
+        """Whether its heart beats and its position is heard."""
         return self._there and self._position.number >= 0
+
+    def call(self, call: Call) -> None:
+        """Make a call, whoever has the vehicle: a person wants it."""
+        self._retakes = True
+        super().call(call)
+
+    def _follow_mode(self) -> None:
+        super()._follow_mode()
+        foreign = self._mode not in self._modes
+        # A mode of ours may be theirs, too, unless we have called since.
+        taken = self._armed and (foreign or (self._taken and not self._retakes))
+        if taken and not self._taken:
+            self._pending.clear()  # what was asked for before is not repeated against them
+        self._taken, self._retakes = taken, self._retakes and taken
 
     def seen(self) -> Seen:
         """What is known now; to be called again and again, which keeps the link alive."""
@@ -268,6 +288,7 @@ class WatchedMavlink(Ears):
             armed=self._armed,
             guarded=False,
             stream_receipt=-math.inf,  # a call to hover stops it
+            taken=self._taken,
         )
 
 

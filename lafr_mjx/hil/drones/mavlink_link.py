@@ -67,6 +67,11 @@ class Link:
             self.sent += 1
             return True
 
+    @property
+    def known(self) -> bool:
+        """Whether it is known where the autopilot is."""
+        return self._peer is not None
+
     def is_ours(self, system: int, component: int) -> bool:
         """Whether an answer is to us; 0 is to everybody."""
         return system in (0, self._system) and component in (0, self._component)

@@ -47,8 +47,8 @@ PX4 = {"HOLD": 4 << 16 | 3 << 24, "LAND": 4 << 16 | 6 << 24, "TAKEOFF": 4 << 16 
        "OFFBOARD": 6 << 16, "POSCTL": 3 << 16}  # fmt: skip
 COPTER = {"STABILIZE": 0, "GUIDED": 4, "LOITER": 5, "LAND": 9, "BRAKE": 17}
 DEFAULTS = {
-    "px4": {"COM_OF_LOSS_T": 0.5, "COM_OBL_RC_ACT": 5, "MIS_TAKEOFF_ALT": 1.5},
-    "ardupilot": {"GUID_TIMEOUT": 0.5, "GUID_OPTIONS": 8},
+    "px4": {"COM_OF_LOSS_T": 0.2, "COM_OBL_RC_ACT": 5, "MIS_TAKEOFF_ALT": 1.5},
+    "ardupilot": {"GUID_TIMEOUT": 0.2, "GUID_OPTIONS": 8, "ATC_ANGLE_BOOST": 0},
 }
 OK, BUSY, DENIED = (
     mav.MAV_RESULT_ACCEPTED, mav.MAV_RESULT_TEMPORARILY_REJECTED, mav.MAV_RESULT_DENIED

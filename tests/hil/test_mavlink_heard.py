@@ -124,7 +124,7 @@ def test_promises_are_compared_with_the_autopilot_s_parameters(bench):
             (value,) = struct.unpack("<f", struct.pack("<i", value))
         rig.other.say(mav.MAVLink_param_value_message(name.encode(), value, kind, 1, 0))
 
-    tell("COM_OF_LOSS_T", 0.5)
+    tell("COM_OF_LOSS_T", 0.2)
     tell("COM_OBL_RC_ACT", 5, mav.MAV_PARAM_TYPE_INT32)
     tell("MIS_TAKEOFF_ALT", 1.5)
     assert rig.look().set_up == ""
@@ -134,13 +134,24 @@ def test_promises_are_compared_with_the_autopilot_s_parameters(bench):
     assert "COM_OBL_RC_ACT is 0: it must be 4 (land) or 5 (hold)" in rig.look().set_up
 
 
-def test_copter_must_take_thrust_as_thrust(bench):
+@pytest.mark.parametrize(
+    ("options", "boost", "told"),
+    [(0.0, 0.0, "GUID_OPTIONS is 0: it must have 8 in it (thrust as thrust)"),
+     (8.0, 1.0, "ATC_ANGLE_BOOST is 1: it must be 0: the thrust would be divided by the cosine of "
+      "the tilt"),
+     (8.0, 0.0, "")],
+)  # fmt: skip
+def test_copter_must_take_thrust_as_thrust(bench, options, boost, told):
     rig = bench("ardupilot")
     rig.mode("STABILIZE", armed=False)
-    for name, value in (("GUID_TIMEOUT", 0.5), ("GUID_OPTIONS", 0.0)):
+    for name, value in (
+        ("GUID_TIMEOUT", 0.2),
+        ("GUID_OPTIONS", options),
+        ("ATC_ANGLE_BOOST", boost),
+    ):
         kind = mav.MAV_PARAM_TYPE_REAL32
         rig.other.say(mav.MAVLink_param_value_message(name.encode(), value, kind, 1, 0))
-    assert rig.look().set_up == "GUID_OPTIONS is 0: it must have 8 in it (thrust as thrust)"
+    assert rig.look().set_up == told
 
 
 def test_another_autopilot_than_the_profile_s_is_told(bench):

@@ -215,6 +215,18 @@ def test_our_process_is_killed(tmp_path, autopilot):
     assert modes[-3:] == [(HOLD[autopilot], "armed"), ("LAND", "armed"), ("LAND", "disarmed")]
 
 
+def test_motors_that_are_cut_at_once_are_not_armed_again(tmp_path):
+    """Before anything has told that they were armed."""
+    with MavlinkSession(tmp_path) as session:
+        session.wait_ready()
+        session.say(Word.ARM)
+        until(session, lambda: session.modes()[-1] == ("HOLD", "armed"), 1.0, "arming")
+        session.cut()
+        session.sleep(3.0)
+        assert session.mode == "off"
+        assert session.modes() == [("HOLD", "disarmed"), ("HOLD", "armed"), ("HOLD", "disarmed")]
+
+
 def test_an_autopilot_that_promises_something_else_is_not_armed(tmp_path):
     with MavlinkSession(tmp_path, parameters=("COM_OBL_RC_ACT=0",)) as session:
         until(session, lambda: session.mode == "preflight", 10.0, "preflight")

@@ -39,7 +39,6 @@ class Heard(NamedTuple):
     state: State | None
     state_stamp: float  # when it was sampled, as far as the stamps say
     state_receipt: float
-    state_number: int
     mocap_position: np.ndarray | None  # [3] m
     mocap_receipt: float
     mocap_number: int

@@ -71,7 +71,6 @@ class Mavlink(Ears):
             state=state.state if state else None,
             state_stamp=self._sampled(state.boot_ms) if state else -math.inf,
             state_receipt=state.receipt if state else -math.inf,
-            state_number=state.number if state else -1,
             mocap_position=np.array(position.first) if position.first else None,
             mocap_receipt=self._sampled(position.boot_ms) if position.first else -math.inf,
             mocap_number=position.number,

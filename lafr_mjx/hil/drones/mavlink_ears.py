@@ -68,7 +68,6 @@ _NEVER = Motion(-1, -math.inf, -1, (), (0.0, 0.0, 0.0))
 class Paired(NamedTuple):
     """A state of position and attitude."""
 
-    number: int
     receipt: float
     boot_ms: int  # when the older of both was sampled
     state: State
@@ -205,7 +204,7 @@ class Ears:
             np.array(attitude.second),
         )  # fmt: skip
         older = min(position.boot_ms, attitude.boot_ms)
-        self._state = Paired(self._counts["state"], now, older, state)
+        self._state = Paired(now, older, state)
         self._counts["state"] += 1
         self._tape.append((now, self.clock.wall(), position, attitude))
         self.arrival.set()

@@ -29,8 +29,7 @@ from lafr_mjx.hil.recording.recorded_legs import RecordedLegs
 from lafr_mjx.hil.safety.landing import longest_landing_s
 from lafr_mjx.hil.safety.modes import Word
 from lafr_mjx.hil.timing.lockstep import Lockstep
-
-LOOPBACK = "127.0.0.1"
+from lafr_mjx.hil.wire.node import LOOPBACK
 
 if TYPE_CHECKING:
     import subprocess

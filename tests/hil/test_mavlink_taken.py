@@ -199,6 +199,8 @@ def test_a_stop_that_no_person_wants_yields_to_who_takes_the_vehicle(bench, caps
     held.stop.stop(yields=True)
     asked = held.see("HOLD", 5.0)
     assert (asked[0], asked[-1]) == ("HOLD", "LAND")
+    held.stop.drone.call(Call.LAND)  # the last one, a moment before they take it
+    held.rig.asked()
     held.see("POSCTL", 0.1)
     assert held.see("POSCTL", 1.0) == held.see("LAND", 30.0) == []
     assert TAKEN in capsys.readouterr().out

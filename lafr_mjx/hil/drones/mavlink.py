@@ -39,7 +39,6 @@ class Mavlink(Ears):
         self, pilot: MavlinkPilot, profile: Profile, host: str, clock: FlightClock
     ) -> None:
         ports = {pilot.port: mav.MAV_COMP_ID_ONBOARD_COMPUTER}
-        super().__init__(pilot, profile, host, ports, clock)
         self._settings = pilot.settings(profile.ladder.hover_height_m)
         autopilot = pilot.autopilot
         self._goals = {Call.HOVER: autopilot.hover, Call.LAND: autopilot.land}
@@ -53,6 +52,7 @@ class Mavlink(Ears):
         self._topic = f"/{profile.name}"
         self._sent: list[tuple[str, str, float, float, bytes]] = []
         self._sequence = 0
+        super().__init__(pilot, profile, host, ports, clock)  # from here on it hears
 
     def heard(self) -> Heard:
         """What is known now; to be called at each tick, which keeps the link alive."""
@@ -268,7 +268,8 @@ class WatchedMavlink(Ears):
         # A mode of ours may be theirs, too, unless we have called since.
         taken = self._armed and (foreign or (self._taken and not self._retakes))
         if taken and not self._taken:
-            self._pending.clear()  # what was asked for before is not repeated against them
+            self._retakes = False  # what was asked for before is not repeated against them
+            self._pending.clear()
         self._taken, self._retakes = taken, self._retakes and taken
 
     def seen(self) -> Seen:

@@ -103,6 +103,41 @@ def test_a_call_ends_the_request_for_the_vehicle_and_what_shows_that_we_are_ther
     assert not said & {"COMMAND_LONG", "SET_ATTITUDE_TARGET"}
 
 
+def test_nothing_shows_that_we_are_there_once_it_is_to_land(bench):
+    rig = bench().up()
+    rig.next("HOLD")
+    rig.drone.call(Call.LAND)
+    rig.other.heard()
+    for _ in range(10):
+        rig.next("HOLD", 0.05)  # the call is lost
+    assert rig.other.heard("SET_ATTITUDE_TARGET") == []
+
+
+@pytest.mark.parametrize("stop", [False, True])
+def test_nothing_is_repeated_after_the_motors_were_cut(bench, stop):
+    rig = bench(stop=stop)
+    look = rig.drone.seen if stop else rig.drone.heard
+    rig.mode("HOLD", armed=False)
+    rig.drone.call(Call.ARM)
+    rig.drone.call(Call.TAKE_OFF)
+    rig.drone.call(Call.OFF)
+    for _ in range(40):
+        rig.clock.time += 0.05
+        look()
+    assert rig.asked() == ["arm", "TAKEOFF", "disarm 21196"]
+
+
+@pytest.mark.parametrize("to", [(1, 192), (255, 190)])
+def test_an_answer_to_somebody_else_does_not_give_us_the_vehicle(bench, to):
+    rig = bench().up()
+    rig.next("HOLD", 2.0)
+    assert rig.send() and rig.asked() == ["OFFBOARD"]
+    rig.other.acknowledge(MODE, to=to)
+    rig.arrive()
+    rig.clock.time += 0.25
+    assert rig.send() and rig.asked() == ["OFFBOARD"]
+
+
 @pytest.mark.parametrize("to", [(1, 192), (255, 190)])
 def test_answers_to_others_are_not_ours(bench, to):
     """What shows that we are there would be obeyed in OFFBOARD."""
@@ -205,9 +240,9 @@ def test_a_stop_that_no_person_wants_yields_to_who_takes_the_vehicle(bench, caps
     assert held.see("POSCTL", 1.0) == held.see("LAND", 30.0) == []
     assert TAKEN in capsys.readouterr().out
     held.stop.stop(yields=True)
-    assert held.see("LAND", 1.0) == [], "it is still theirs"
+    assert held.see("HOLD", 3.0) == [], "it is still theirs"
     held.stop.stop()
-    assert held.see("HOLD", 3.0)[0] == "LAND", "a person's is obeyed"
+    assert held.see("HOLD", 3.0)[0] == "HOLD", "a person's is obeyed"
 
 
 def test_a_person_s_stop_does_not_yield_when_the_program_asks_for_one_too(bench):

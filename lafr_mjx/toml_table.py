@@ -149,6 +149,14 @@ class Table:
         found = self._value(key, default, f"a list of {size} numbers{each}", good)
         return np.array(found, dtype=float)
 
+    def box(self, low_key: str, high_key: str) -> tuple[np.ndarray, np.ndarray]:
+        """Lowest and highest corner [3] of a box, in metres."""
+        low = self.vector(low_key, 3, at_least=-1000.0, at_most=1000.0)
+        high = self.vector(high_key, 3, at_least=-1000.0, at_most=1000.0)
+        if np.any(low >= high):
+            raise self.fail(high_key, f"above '{low_key}' ({low.tolist()}) in each axis")
+        return low, high
+
     def matrix(
         self, key: str, columns: int, default: Any = _MISSING, *, min_rows: int = 1
     ) -> np.ndarray:

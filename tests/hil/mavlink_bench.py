@@ -66,8 +66,8 @@ class Counterpart:
         self.say(mav.MAVLink_local_position_ned_message(self.boot, *position, 0.1, 0.2, 0.3))
         self.say(mav.MAVLink_attitude_quaternion_message(self.boot, *quaternion, 0.4, 0.5, 0.6))
 
-    def acknowledge(self, command, result=mav.MAV_RESULT_ACCEPTED):
-        self.say(mav.MAVLink_command_ack_message(command, result))
+    def acknowledge(self, command, result=mav.MAV_RESULT_ACCEPTED, to=(0, 0)):
+        self.say(mav.MAVLink_command_ack_message(command, result, 0, 0, *to))
 
 
 class Bench:
@@ -118,8 +118,22 @@ class Bench:
         self.mode("HOLD" if self.px4 else "GUIDED")
         self.drone.call(Call.TAKE_OFF)
         self.other.acknowledge(mav.MAV_CMD_DO_SET_MODE if self.px4 else mav.MAV_CMD_NAV_TAKEOFF)
+        self.clock.time += 0.01
         self.mode("HOLD" if self.px4 else "GUIDED")
         self.look()
+        self.other.heard()
+        return self
+
+    def next(self, name, seconds=0.1):
+        """The next heartbeat, and what is known and done at it."""
+        self.clock.time += seconds
+        self.mode(name)
+        return self.drone.heard()
+
+    def flown(self):
+        """In the policy's hands."""
+        self.up().next("OFFBOARD" if self.px4 else "GUIDED", 2.0)
+        assert self.send()
         self.other.heard()
         return self
 

@@ -15,8 +15,8 @@ controller is that one's, too. What it does as the documents say:
     python mavlink_peer.py PROFILE.toml [--faults FILE] [--param NAME=VALUE ...]
         [--lockstep FOLDER --door FD]
 
-What FILE says is wrong from then on: `silent`, `heartbeat`, `frozen`, `nan`, `position`, `deaf`,
-`refuse`, `taken`.
+What FILE says is wrong from then on: `silent`, `heartbeat`, `slow` (one heartbeat a second),
+`frozen`, `nan`, `position`, `deaf`, `refuse`, `taken`, `switched` (as `taken`, but it would obey).
 """
 
 import argparse
@@ -47,8 +47,8 @@ PX4 = {"HOLD": 4 << 16 | 3 << 24, "LAND": 4 << 16 | 6 << 24, "TAKEOFF": 4 << 16 
        "OFFBOARD": 6 << 16, "POSCTL": 3 << 16}  # fmt: skip
 COPTER = {"STABILIZE": 0, "GUIDED": 4, "LOITER": 5, "LAND": 9, "BRAKE": 17}
 DEFAULTS = {
-    "px4": {"COM_OF_LOSS_T": 0.5, "COM_OBL_RC_ACT": 5, "MIS_TAKEOFF_ALT": 1.5},
-    "ardupilot": {"GUID_TIMEOUT": 0.5, "GUID_OPTIONS": 8},
+    "px4": {"COM_OF_LOSS_T": 0.2, "COM_OBL_RC_ACT": 5, "MIS_TAKEOFF_ALT": 1.5},
+    "ardupilot": {"GUID_TIMEOUT": 0.2, "GUID_OPTIONS": 8, "ATC_ANGLE_BOOST": 0},
 }
 OK, BUSY, DENIED = (
     mav.MAV_RESULT_ACCEPTED, mav.MAV_RESULT_TEMPORARILY_REJECTED, mav.MAV_RESULT_DENIED
@@ -74,7 +74,7 @@ class Autopilot:
         self.streamed = self.streams_since = -math.inf  # commands of who flies it
         self.command = np.zeros(4)
         self.landed_since = math.inf
-        self.estimate = None
+        self.estimate, self.switched = None, False
 
     @property
     def armed(self):
@@ -145,8 +145,10 @@ class Autopilot:
     def cycle(self, now, estimate):
         """The command of this cycle."""
         self.estimate = estimate
-        if "taken" in self.faults:
+        switched = "switched" in self.faults
+        if "taken" in self.faults or switched > self.switched:
             self._enter("POSCTL" if self.px4 else "LOITER")
+        self.switched = switched
         silence = now - self.streamed
         if self.px4 and self.mode == "OFFBOARD" and silence > self.parameters["COM_OF_LOSS_T"]:
             self.texts.append("Failsafe activated: no offboard signal")
@@ -230,7 +232,8 @@ class Peer:
             autopilot.target(self.now, np.array([self.full * message.thrust, *rates]))
         elif kind == "COMMAND_LONG":
             result = self._command(port, message)
-            ack = mav.MAVLink_command_ack_message(message.command, result)
+            asker = message.get_srcSystem(), message.get_srcComponent()
+            ack = mav.MAVLink_command_ack_message(message.command, result, 0, 0, *asker)
             self._send(port, ack)
         elif kind == "PARAM_REQUEST_READ" and message.param_id in self.parameters:
             value = self.parameters[message.param_id]
@@ -303,7 +306,8 @@ class Peer:
                 0, 0, 0, 0, round(1e3 * voltage), -1, -1, 0, 0, 0, 0, 0, 0
             ),
         }  # fmt: skip
-        if "heartbeat" in autopilot.faults:
+        slow = "slow" in autopilot.faults and count % 100
+        if "heartbeat" in autopilot.faults or slow:
             del messages[mav.MAVLINK_MSG_ID_HEARTBEAT]
         if "position" in autopilot.faults:
             del messages[mav.MAVLINK_MSG_ID_LOCAL_POSITION_NED]

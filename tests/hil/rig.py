@@ -57,7 +57,7 @@ class SimFlight:
         self._clock = ClockMap()
         self._stamp = self._mocap_stamp = -math.inf
         self._heard = Heard(
-            state=None, state_stamp=-math.inf, state_receipt=-math.inf, state_number=-1,
+            state=None, state_stamp=-math.inf, state_receipt=-math.inf,
             mocap_position=None, mocap_receipt=-math.inf, mocap_number=-1,
             telemetry_receipt=-math.inf, armed=False, guard=False, references=0,
             voltage=math.nan, battery_receipt=-math.inf, own_command=None, own_number=-1,
@@ -120,7 +120,7 @@ class SimFlight:
                     state=State(s.position, s.velocity, so3.quaternion_to_matrix(quaternion),
                                 s.rates),
                     state_stamp=report.time + self._clock.offset, state_receipt=receipt,
-                    state_number=heard.state_number + 1, clock_skew=self._clock.skew,
+                    clock_skew=self._clock.skew,
                 )  # fmt: skip
             heard = heard._replace(
                 telemetry_receipt=receipt, armed=report.armed and report.bridge != "debug",

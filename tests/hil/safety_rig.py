@@ -10,7 +10,7 @@ LADDER = PROFILE.ladder
 DT = 0.02
 
 
-def run(events, machine=None, now=100.0):
+def run(events, machine=None, now=100.0, pilot=PROFILE.pilot):
     """All ticks: (inputs, machine before, machine after, actions)."""
     machine = machine or Machine()
     ticks = []
@@ -21,7 +21,7 @@ def run(events, machine=None, now=100.0):
             word = e["word"] if k == 0 else None
             inputs = Inputs(now=now, **{**e, "word": word})
             before = machine
-            machine, actions = step(machine, inputs, LADDER, PROFILE.pilot)
+            machine, actions = step(machine, inputs, LADDER, pilot)
             ticks.append((inputs, before, machine, actions))
             now += DT
     return ticks

@@ -136,7 +136,6 @@ def test_console_never_blocks_nor_grows():
     one, *_ = consoles()
     for _ in range(20_000):
         one.send({"status": "x" * 200})
-    assert one.dropped > 1000
     assert len(one._waiting) < 200_000
 
 

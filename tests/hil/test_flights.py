@@ -36,7 +36,9 @@ def test_a_whole_flight_on_the_baseline(flight):
     assert sim.run(9.0, flown)
     rmse = float(np.sqrt(np.mean(np.square(errors))))
     assert rmse < 0.15, "the geometric controller in 5 m/s wind"
-    assert sim.run(10.0, lambda: sim.logic.flyer.idle), "brake and hold"
+    assert sim.run(10.0, lambda: (sim.logic.flyer.stage, sim.logic.flyer.leg) == ("hold", None)), (
+        "brake and hold"
+    )
     sim.say(Word.HOVER)
     sim.run(0.5)
     assert sim.mode is Mode.HOVER

@@ -163,6 +163,8 @@ BACK = (0.5, -0.75, 0.0, 0.25)
         (straight((4.0, AWAY), (8.0, BACK)), 0.0, ""),
         (straight((4.0, AWAY), (8.0, BACK), periodic=1.0), 0.0, ""),
         (TASK.path, 0.0, "it begins at"),
+        (TASK.path, 1e-6, "it comes to"), (TASK.path, 0.1, "it comes to"),
+        (TASK.path, TASK.ramp_s, ""),
         (straight((4.0, AWAY), periodic=1.0), 1.5, "it jumps by 1 m at phase 0.00 s"),
         (straight((4.0, AWAY), (8.0, REST)), 0.0, "it jumps by 1 m at phase 4.00 s"),
         (straight((4.0, AWAY), (8.0, (0.5, -0.5))), 0.0, "its velocity jumps by 0.5 m/s at ph"),

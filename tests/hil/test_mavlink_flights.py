@@ -173,6 +173,34 @@ def test_emergency_stop(flight, session):
     assert [mode for mode, _ in session.modes()][-3:-1] == [HOLD[flight.autopilot], "LAND"]
 
 
+@pytest.mark.parametrize(
+    ("autopilot", "dies", "also"),
+    [("px4", False, ()), ("px4", True, ()), ("px4", False, ("slow",)),
+     ("ardupilot", False, ("slow",)), ("ardupilot", True, ())],
+)  # fmt: skip
+def test_nothing_of_ours_is_called_by_itself_against_who_took_it(tmp_path, autopilot, dies, also):
+    """A person flies it, and it would obey us; the session ends, or our process does."""
+    flight = MavlinkFlight(tmp_path, autopilot)
+    with flight.session as session:
+        flight.up("at speed")
+        session.fault(*also)
+        session.sleep(1.0)
+        session.fault("switched", *also)
+        until(session, lambda: session.status["taken"], 1.3, "what its heartbeat says")
+        if dies:
+            os.kill(session.process("control").pid, signal.SIGKILL)
+            with contextlib.suppress(RunError):
+                session.sleep(1.0)
+                session.check_alive()
+        begin = session.clock.now()
+    longest = 0.0 if dies else session.landing_s
+    assert session.clock.now() - begin >= longest
+    taken = "POSCTL" if autopilot == "px4" else "LOITER"
+    assert session.modes()[-2:] == [(OFFBOARD[autopilot], "armed"), (taken, "armed")]
+    assert not session.down
+    assert any("NOT CONFIRMED DOWN" in text for _, text in session.events)
+
+
 @pytest.mark.parametrize("autopilot", ["px4", "ardupilot"])
 def test_our_process_is_killed(tmp_path, autopilot):
     """It is told as soon as that is seen, and the emergency stop lands."""
@@ -185,6 +213,18 @@ def test_our_process_is_killed(tmp_path, autopilot):
     assert session.down and not flight.crashed()
     modes = session.modes()
     assert modes[-3:] == [(HOLD[autopilot], "armed"), ("LAND", "armed"), ("LAND", "disarmed")]
+
+
+def test_motors_that_are_cut_at_once_are_not_armed_again(tmp_path):
+    """Before anything has told that they were armed."""
+    with MavlinkSession(tmp_path) as session:
+        session.wait_ready()
+        session.say(Word.ARM)
+        until(session, lambda: session.modes()[-1] == ("HOLD", "armed"), 1.0, "arming")
+        session.cut()
+        session.sleep(3.0)
+        assert session.mode == "off"
+        assert session.modes() == [("HOLD", "disarmed"), ("HOLD", "armed"), ("HOLD", "disarmed")]
 
 
 def test_an_autopilot_that_promises_something_else_is_not_armed(tmp_path):

@@ -87,7 +87,9 @@ def test_thrust_is_scaled_by_hover_and_bounded():
         ('autopilot = "px4"', 'autopilot = "inav"', "px4, ardupilot"),
         ("hover_thrust = 0.3", "hover_thrust = 0.4", "of the full thrust"),
         ("hover_thrust = 0.3", "hover_thrust = 30", "<= 0.8"),
-        ("silence_s = 0.5", "silence_s = 30.0", "<= 3"),
+        ("silence_s = 0.2", "silence_s = 0.6", "<= 0.5"),
+        ("silence_s = 0.2", "silence_s = 0.26", "'command.rates_max_radps' has 8"),
+        ("silence_s = 0.2", "silence_s = 0.26", "2.1 rad in 'pilot.silence_s'"),
         ("system = 1", "system = 0", ">= 1"),
         ("state_hz = 100.0", "state_hz = 100.0\nquad = 'x'", "unknown key"),
     ],
@@ -119,7 +121,7 @@ def test_it_never_guards_and_its_landing_may_be_asked_for_again():
         assert pilot.lands_again(0.6, sinks, False, 9.0)
         assert not pilot.lands_again(0.4, sinks, False, 0.0)
     copter = dataclasses.replace(pilot, kind="ardupilot")
-    assert any("GUID_TIMEOUT is 0.5 s" in line for line in copter.checklist())
+    assert any("GUID_TIMEOUT is 0.2 s" in line for line in copter.checklist())
 
 
 def test_without_pymavlink_it_says_how_to_get_it(monkeypatch):

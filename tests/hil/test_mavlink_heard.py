@@ -12,7 +12,11 @@ from scipy.spatial.transform import Rotation
 from waiting import wait_for
 
 from lafr_mjx.errors import InputError
+from lafr_mjx.hil.control.tick_logic import Around, Logic
 from lafr_mjx.hil.drones.drone_protocol import Call
+from lafr_mjx.hil.safety.modes import Mode
+from lafr_mjx.hil.safety.state_machine import Machine
+from lafr_mjx.hil.safety.trips import Fault
 
 
 def test_a_state_comes_from_position_and_attitude(bench):
@@ -31,11 +35,13 @@ def test_a_state_comes_from_position_and_attitude(bench):
     matrix = Rotation.from_quat(np.roll(turn, -1)).as_matrix()
     assert np.allclose(heard.state.rotation, flip @ matrix @ flip, atol=1e-6)
     assert np.allclose(heard.mocap_position, heard.state.position)
-    assert heard.state_stamp == heard.state_receipt == rig.clock.time, "ages are by arrival"
+    assert heard.state_receipt == rig.clock.time
+    assert heard.state_stamp == pytest.approx(rig.clock.time), "the first one came at once"
     assert heard.master_seen == rig.clock.time - 1.0
     # Half of one is none.
     rig.other.say(mav.MAVLink_local_position_ned_message(500, 0, 0, 0, 0, 0, 0))
-    assert rig.look().state_number == heard.state_number
+    rig.look()
+    assert rig.drone.counts()["state"]["received"] == 1
     # It is recorded as others are.
     topic, kind, receipt, _, _ = rig.drone.drain()[0]
     assert (topic, kind) == ("/mavlink/state", "agiros_msgs/QuadState")
@@ -54,7 +60,7 @@ def test_what_no_vehicle_can_be_is_refused(bench, position, turn):
     rig.clock.time += 0.01
     rig.other.move(position, turn)
     heard = rig.look()
-    assert (heard.state_number, heard.state_receipt) == (before.state_number, before.state_receipt)
+    assert heard.state_receipt == before.state_receipt
     assert rig.drone.counts()["state"]["refused"] == 1
 
 
@@ -119,7 +125,7 @@ def test_promises_are_compared_with_the_autopilot_s_parameters(bench):
             (value,) = struct.unpack("<f", struct.pack("<i", value))
         rig.other.say(mav.MAVLink_param_value_message(name.encode(), value, kind, 1, 0))
 
-    tell("COM_OF_LOSS_T", 0.5)
+    tell("COM_OF_LOSS_T", 0.2)
     tell("COM_OBL_RC_ACT", 5, mav.MAV_PARAM_TYPE_INT32)
     tell("MIS_TAKEOFF_ALT", 1.5)
     assert rig.look().set_up == ""
@@ -129,13 +135,24 @@ def test_promises_are_compared_with_the_autopilot_s_parameters(bench):
     assert "COM_OBL_RC_ACT is 0: it must be 4 (land) or 5 (hold)" in rig.look().set_up
 
 
-def test_copter_must_take_thrust_as_thrust(bench):
+@pytest.mark.parametrize(
+    ("options", "boost", "told"),
+    [(0.0, 0.0, "GUID_OPTIONS is 0: it must have 8 in it (thrust as thrust)"),
+     (8.0, 1.0, "ATC_ANGLE_BOOST is 1: it must be 0: the thrust would be divided by the cosine of "
+      "the tilt"),
+     (8.0, 0.0, "")],
+)  # fmt: skip
+def test_copter_must_take_thrust_as_thrust(bench, options, boost, told):
     rig = bench("ardupilot")
     rig.mode("STABILIZE", armed=False)
-    for name, value in (("GUID_TIMEOUT", 0.5), ("GUID_OPTIONS", 0.0)):
+    for name, value in (
+        ("GUID_TIMEOUT", 0.2),
+        ("GUID_OPTIONS", options),
+        ("ATC_ANGLE_BOOST", boost),
+    ):
         kind = mav.MAV_PARAM_TYPE_REAL32
         rig.other.say(mav.MAVLink_param_value_message(name.encode(), value, kind, 1, 0))
-    assert rig.look().set_up == "GUID_OPTIONS is 0: it must have 8 in it (thrust as thrust)"
+    assert rig.look().set_up == told
 
 
 def test_another_autopilot_than_the_profile_s_is_told(bench):
@@ -218,5 +235,98 @@ def test_nonsense_is_counted_and_costs_nothing_else(bench):
     rig.clock.time += 0.01
     rig.other.move()
     after = rig.look()
-    assert after.state_number == before.state_number + 1
+    assert after.state_receipt == rig.clock.time > before.state_receipt
     assert rig.drone.link.malformed >= 900 and rig.drone.link._thread.is_alive()
+
+
+def test_no_number_ends_the_listening(bench):
+    """Whatever is in a message: one that no handler can take is counted, and the next is heard."""
+    rig = bench()
+    rig.mode("HOLD", armed=False)
+    numbers = (math.inf, -math.inf, math.nan)
+    for value in numbers:  # they are taken only before any quaternion
+        rig.other.say(mav.MAVLink_attitude_message(9, *(value,) * 6))
+    for value in numbers:
+        for message in (
+            mav.MAVLink_attitude_quaternion_message(9, *(value,) * 7),
+            mav.MAVLink_local_position_ned_message(9, *(value,) * 6),
+            mav.MAVLink_param_value_message(b"COM_OF_LOSS_T", value, 9, 1, 0),
+            mav.MAVLink_param_value_message(b"COM_OBL_RC_ACT", value, 6, 1, 0),
+        ):
+            rig.other.say(message)
+    assert rig.look().set_up and rig.drone.heard().state is None
+    assert rig.drone.link._thread.is_alive() and rig.drone.link.malformed >= 2
+    rig.other.move()
+    assert rig.look().state is not None
+
+
+def test_what_is_on_its_way_for_ever_longer_gets_old(bench):
+    """Messages come as often as ever, each later than the one before."""
+    rig = bench()
+    logic, delay, told = Logic(rig.profile), 0.0, {}
+    begin = rig.clock.time
+    for k in range(200):
+        sampled = 0.01 * k
+        delay = max(0.0, sampled - 1.0) * 0.1
+        rig.clock.time = begin + sampled + delay
+        rig.mode("HOLD", armed=False)
+        rig.other.move((0.1, 0.0, 1e-4 * k), boot=1000 + 10 * k)
+        rig.arrive()
+        for fault in logic.tick(rig.clock.time, rig.drone.heard(), Around()).faults:
+            told.setdefault(fault, delay)
+    limits = rig.profile.limits
+    assert limits.state_age_s < told[Fault.STATE_STALE] < limits.state_age_s + 0.003
+    assert limits.mocap_stale_s < told[Fault.MOCAP_STALE] < limits.mocap_stale_s + 0.003
+
+
+def test_after_a_loss_a_position_is_not_paired_with_an_older_attitude(bench):
+    rig = bench()
+
+    def say(boot, position=True):
+        rig.clock.time += 0.01
+        x = 1e-3 * boot
+        if position:
+            rig.other.say(mav.MAVLink_local_position_ned_message(boot, x, 0, 0, 0, 0, 0))
+            rig.look()
+        rig.other.say(mav.MAVLink_attitude_quaternion_message(boot, 1, 0, 0, 0, x, 0, 0))
+        return rig.look()
+
+    for boot in range(1000, 1200, 10):
+        heard = say(boot, position=boot != 1050)
+        if boot != 1050:
+            assert heard.state.position[0] == pytest.approx(heard.state.rates[0])
+            assert heard.state_receipt == rig.clock.time, "one more"
+    # Where the two are sampled a little apart, a state is as old as the older of both.
+    for k in range(5):
+        rig.clock.time += 0.01
+        boot = 1200 + 10 * k
+        rig.other.say(mav.MAVLink_attitude_quaternion_message(boot, 1, 0, 0, 0, 0, 0, 0))
+        rig.other.say(mav.MAVLink_local_position_ned_message(boot + 4, 0, 0, 0, 0, 0, 0))
+        heard = rig.look()
+    assert heard.mocap_receipt - heard.state_stamp == pytest.approx(0.004)
+
+
+def test_who_disarms_it_before_a_heartbeat_tells_that_it_was_armed_has_the_last_word(bench):
+    """The logic arms again as long as it was not seen to be armed."""
+    rig = bench()
+    logic = Logic(rig.profile)
+    logic.machine = Machine(mode=Mode.ARMED, since=rig.clock.time)
+
+    def tick(seconds=0.02):
+        rig.clock.time += seconds
+        rig.other.move((0.0, 0.0, 1e-4 * rig.other.boot))
+        decision = logic.tick(rig.clock.time, rig.look(), Around())
+        for call in decision.calls:
+            rig.drone.call(call)
+        return decision.mode
+
+    rig.mode("HOLD", armed=False)
+    rig.other.say(mav.MAVLink_sys_status_message(0, 0, 0, 0, 16_200, -1, -1, 0, 0, 0, 0, 0, 0))
+    assert tick() is Mode.ARMED and rig.asked() == ["arm"]
+    rig.other.acknowledge(mav.MAV_CMD_COMPONENT_ARM_DISARM)
+    assert tick() is Mode.ARMED
+    rig.mode("HOLD", armed=False)  # somebody has cut the motors
+    assert tick() is Mode.OFF
+    for _ in range(100):
+        tick()
+    assert "arm" not in rig.asked()

@@ -13,7 +13,9 @@ def test_it_asks_for_streams_and_says_that_it_is_there(bench):
     rig.mode("HOLD", armed=False)
     rig.look()
     said = rig.other.heard()
+    assert [m.get_seq() for m in said] == list(range(len(said))), "losses can be counted"
     wanted = {m.param1: m.param2 for m in said if m.get_type() == "COMMAND_LONG"}
+    assert wanted[mav.MAVLINK_MSG_ID_HEARTBEAT] == 100_000.0, "who takes it is told soon"
     assert wanted[mav.MAVLINK_MSG_ID_LOCAL_POSITION_NED] == 10_000.0, "microseconds"
     assert wanted[mav.MAVLINK_MSG_ID_ATTITUDE_QUATERNION] == 10_000.0
     beats = []
@@ -60,6 +62,7 @@ def test_copter_takes_commands_in_guided_and_needs_no_stream_before(bench):
     assert rig.send() and rig.asked() == []
     assert len(rig.other.heard()) == 0
     rig.drone.call(Call.HOVER)
+    rig.next("GUIDED")
     rig.other.acknowledge(mav.MAV_CMD_DO_SET_MODE)
     rig.arrive()
     assert rig.asked() == ["BRAKE"]
@@ -87,19 +90,19 @@ def test_what_is_not_acknowledged_is_repeated_a_few_times(bench):
     rig.mode("HOLD")
     rig.look()
     rig.other.heard()
-    rig.drone.call(Call.LAND)
+    rig.drone.call(Call.TAKE_OFF)
     tries, said = [], []
     for _ in range(100):
         tries += [m.confirmation for m in rig.other.heard("COMMAND_LONG")]
         rig.clock.time += 0.02
         said += rig.drone.heard().said
     assert tries == [0, 1, 2, 3, 4] and said == ["the autopilot does not answer: change its mode"]
-    rig.drone.call(Call.LAND)
+    rig.drone.call(Call.TAKE_OFF)
     rig.other.acknowledge(mav.MAV_CMD_DO_SET_MODE)
     rig.arrive()
     rig.clock.time += 1.0
     rig.drone.heard()
-    assert rig.asked() == ["LAND"]
+    assert rig.asked() == ["TAKEOFF"]
 
 
 def test_a_refused_mode_is_told_and_the_vehicle_is_not_counted_as_flown(bench):
@@ -139,7 +142,8 @@ def test_who_takes_the_vehicle_keeps_it(bench):
 
 def test_what_was_asked_for_before_is_not_repeated_against_who_took_it(bench):
     rig = bench().up()
-    rig.drone.call(Call.LAND)  # not acknowledged
+    rig.drone.call(Call.LAND)
+    rig.next("HOLD")  # not acknowledged
     rig.mode("POSCTL")
     for _ in range(50):
         rig.clock.time += 0.05

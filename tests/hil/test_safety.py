@@ -7,10 +7,11 @@ import math
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
-from safety_rig import DT, LADDER, flying, run
+from safety_rig import DT, LADDER, PROFILE, flying, run
 
 from lafr_mjx.hil.drones.drone_protocol import Call
-from lafr_mjx.hil.safety.modes import IN_AIR, SAFE, Mode, Word
+from lafr_mjx.hil.safety.drone_profile import load_profile
+from lafr_mjx.hil.safety.modes import IN_AIR, Mode, Word
 from lafr_mjx.hil.safety.state_machine import Actions, Inputs, Machine, refusal
 from lafr_mjx.hil.safety.trips import AIRBORNE_ONLY, Fault, Rung
 
@@ -90,7 +91,7 @@ def test_a_serious_fault_ends_policy_in_the_same_tick_and_needs_a_new_word(event
     for inputs, before, after, actions in run(events):
         serious = [f for f in inputs.faults if f.rung >= Rung.HOVER]
         if before.mode is Mode.POLICY and serious:
-            assert after.mode in SAFE
+            assert after.mode not in (Mode.POLICY, Mode.TAKEOFF, Mode.ARMED)
             assert not actions.publish or actions.blind
             assert after.latched >= set(serious)
         if before.mode is not Mode.POLICY and after.mode is Mode.POLICY:
@@ -267,12 +268,23 @@ def test_a_refusal_has_its_reason(mode, changes, why):
     assert why in refusal(machine._replace(mode=mode), inputs, LADDER)
 
 
+@pytest.mark.parametrize("pilot", [PROFILE.pilot, load_profile("mavlink").pilot])
 @pytest.mark.parametrize(("height", "climb"), [(0.1, 0.6), (0.25, 0.0)])
-def test_a_landing_that_hops_or_stands_higher_ends_too(height, climb):
+def test_a_landing_that_hops_or_stands_higher_ends_too(height, climb, pilot):
+    """By a pilot that is called again and again, too."""
     machine, now, air = flying()
     landing = machine._replace(mode=Mode.LAND, since=now)
     state = {**air, "word": None, "height": height, "climb": climb, "ticks": 300}
-    assert run([state], landing, now)[-1][2].mode is Mode.OFF
+    assert run([state], landing, now, pilot)[-1][2].mode is Mode.OFF
+
+
+@pytest.mark.parametrize("pilot", [PROFILE.pilot, load_profile("mavlink").pilot])
+def test_motors_stay_on_where_a_slow_landing_stands_still_for_a_moment_only(pilot):
+    machine, now, air = flying()
+    landing = machine._replace(mode=Mode.LAND, since=now)
+    sinks = {**air, "word": None, "height": 0.29, "climb": -0.3, "ticks": 40}
+    hangs = {**sinks, "climb": 0.0, "ticks": 15}
+    assert run([sinks, hangs] * 4, landing, now, pilot)[-1][2].mode is Mode.LAND
 
 
 def test_nothing_of_a_flight_is_left_for_the_next():

@@ -31,14 +31,11 @@ class Console:
         self._waiting = b""
         self.closed = False
         self.heard = clock.now()  # when the other side last said something
-        self.dropped = 0
 
     def send(self, message: dict[str, Any]) -> None:
         """Say something; dropped if the other side does not listen."""
         line = json.dumps(message, allow_nan=True).encode() + b"\n"
-        if len(self._waiting) > _MOST_LINE:
-            self.dropped += 1
-        else:
+        if len(self._waiting) <= _MOST_LINE:
             self._waiting += line
         self.flush()
 
@@ -60,7 +57,6 @@ class Console:
                 self._buffer += data
                 if len(self._buffer) > 4 * _MOST_LINE:
                     self._buffer = b""
-                    self.dropped += 1
             self.closed = True
         except BlockingIOError:
             pass

@@ -305,6 +305,7 @@ class Control:
                     "armed": heard.armed,
                     "down": logic.down,
                     "guard": heard.guard,
+                    "taken": heard.taken,
                     "rates": {k: round(v, 1) for k, v in self._rates.items()},
                     "checks": [list(check) for check in logic.checks],
                     "missed": self.pacer.missed,

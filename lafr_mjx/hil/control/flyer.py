@@ -171,11 +171,6 @@ class Flyer:
         self._prepared = None
         return broken
 
-    @property
-    def idle(self) -> bool:
-        """Nothing is left to fly."""
-        return self.stage == "hold" and self.leg is None and self._coming is None
-
     def sent(self, command: np.ndarray) -> None:
         """What really left for the vehicle: the policy's history."""
         self._history = np.concatenate([np.asarray(command)[None], self._history[:-1]])

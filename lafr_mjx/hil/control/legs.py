@@ -19,6 +19,7 @@ from lafr_mjx.errors import InputError
 from lafr_mjx.hil.control.fallback import Fallback
 from lafr_mjx.reference.flatness import reference_state
 from lafr_mjx.reference.path import DEGREE, Path
+from lafr_mjx.types import GRAVITY
 
 if TYPE_CHECKING:
     from pathlib import Path as FilePath
@@ -31,6 +32,7 @@ ERROR_ROOM_M = 0.35  # between the planned flight and the fence, when a learner 
 SPEED_SHARE = 0.9  # of the trip's speed that a learner may plan with
 _MOST_SATURATED = 0.5  # share of commands at a limit on the last flight
 _MOST_JUMP_M, _MOST_JUMP_MPS = 0.01, 0.1  # of a reference, where two of its segments meet
+_STEEPEST = 1.875  # slope of the ramp at its middle, times its duration
 _POINTS, _LEAST_POINTS = 400, 16  # at which a path is looked at; on each of its segments
 
 
@@ -201,7 +203,7 @@ def check_leg(leg: Leg, profile: Profile, margin_m: float = 0.0, speed_share: fl
     low, high = profile.limits.altitude_min_m, profile.limits.altitude_max_m
     if not low <= positions[:, 2].min() <= positions[:, 2].max() <= high:
         return f"it leaves the altitudes from {low:g} to {high:g} m"
-    return _jump(leg)
+    return _jump(leg, float(profile.command.limits.high[0]) - GRAVITY)
 
 
 def _phases(path: Path) -> np.ndarray:
@@ -212,8 +214,11 @@ def _phases(path: Path) -> np.ndarray:
     return np.append((starts[:, None] + widths[:, None] * shares).ravel(), path.breaks[-1])
 
 
-def _jump(leg: Leg) -> str:
-    """Where a leg's reference, or its velocity, jumps; empty if nowhere."""
+def _jump(leg: Leg, most_mps2: float) -> str:
+    """Where a leg's reference, or its velocity, jumps; empty if nowhere.
+
+    Nor may its ramp need more than `most_mps2`, whichever way it goes.
+    """
     path = leg.path
     powers, ends = np.arange(DEGREE + 1), np.array([1.0, -1.0])
     # Of each segment: at its end, and at its start.
@@ -240,6 +245,11 @@ def _jump(leg: Leg) -> str:
     first = float(np.linalg.norm(enters[0]))
     if leg.ramp_s == 0.0 and not first <= _MOST_JUMP_MPS:
         return f"it begins at {first:.1f} m/s; without a ramp it must begin at rest"
+    if leg.ramp_s > 0.0 and not _STEEPEST * first / leg.ramp_s <= most_mps2:
+        return (
+            f"it comes to {first:.1f} m/s within {leg.ramp_s:g} s, at "
+            f"{_STEEPEST * first / leg.ramp_s:.3g} m/s²; allowed are {most_mps2:.3g}"
+        )
     return ""
 
 

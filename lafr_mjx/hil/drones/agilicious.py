@@ -119,7 +119,6 @@ class Agilicious:
             state=state.message.state if state else None,
             state_stamp=state.message.stamp + self._clock.offset if state else -math.inf,
             state_receipt=_receipt(state),
-            state_number=state.number if state else -1,
             mocap_position=mocap.message.position if mocap else None,
             # A message that was on its way for long is as old as one that came long ago.
             mocap_receipt=mocap.message.stamp + self._mocap_clock.offset if mocap else -math.inf,
@@ -219,6 +218,11 @@ class WatchedAgilicious:
     def reaches(self) -> bool:
         """Whether the pilot listens."""
         return all(topic.subscribers for topic in self._calls.values())
+
+    @property
+    def sends(self) -> bool:
+        """A call goes to who listens."""
+        return self.reaches
 
     @property
     def connected(self) -> bool:

@@ -53,10 +53,7 @@ class AgiliciousPilot:
         quad = table.string("quad")
         if not re.fullmatch(r"[A-Za-z][A-Za-z0-9_]{0,63}", quad):
             raise table.fail("quad", "a name of letters, digits and underscores")
-        low = table.vector("guard_low_m", 3, at_least=-1000.0, at_most=1000.0)
-        high = table.vector("guard_high_m", 3, at_least=-1000.0, at_most=1000.0)
-        if np.any(low >= high):
-            raise table.fail("guard_high_m", f"above 'guard_low_m' ({low.tolist()}) in each axis")
+        low, high = table.box("guard_low_m", "guard_high_m")
         return cls(
             quad=quad,
             feedthrough_timeout_s=table.number("feedthrough_timeout_s", at_least=0.03, at_most=0.5),

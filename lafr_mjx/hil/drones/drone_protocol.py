@@ -39,7 +39,6 @@ class Heard(NamedTuple):
     state: State | None
     state_stamp: float  # when it was sampled, as far as the stamps say
     state_receipt: float
-    state_number: int
     mocap_position: np.ndarray | None  # [3] m
     mocap_receipt: float
     mocap_number: int
@@ -58,6 +57,7 @@ class Heard(NamedTuple):
     master_seen: float  # the ROS master, or the autopilot's heartbeat
     intruders: tuple[str, ...]  # who else commands it
     set_up: str = ""  # what of its set-up is not as the profile says
+    taken: bool = False  # somebody else has it: nothing may be called against them
     said: tuple[str, ...] = ()  # by the drone since the last look, for people
 
 
@@ -180,6 +180,7 @@ class Seen(NamedTuple):
     armed: bool  # the bridge to the motors
     guarded: bool  # the guard has triggered
     stream_receipt: float  # of the last command of anybody that a call to hover would not stop
+    taken: bool = False  # somebody else has it, and nothing was called against them here since
 
 
 class Watched(Protocol):
@@ -190,6 +191,11 @@ class Watched(Protocol):
     @property
     def reaches(self) -> bool:
         """Whether the drone listens."""
+        ...
+
+    @property
+    def sends(self) -> bool:
+        """Whether a call leaves for it at all, heard or not: motors are cut then."""
         ...
 
     @property

@@ -14,14 +14,14 @@ import numpy as np
 from pymavlink.dialects.v20 import common as mav
 
 from lafr_mjx.hil.drones.drone_protocol import Call, Heard, Seen
-from lafr_mjx.hil.drones.mavlink_ears import REPEAT_S, Ears, Motion
+from lafr_mjx.hil.drones.mavlink_ears import REPEAT_S, UNANSWERED, Ears, Motion
 from lafr_mjx.hil.drones.mavlink_frames import flipped, thrust_share
 from lafr_mjx.hil.wire import ros_messages as m
 from lafr_mjx.hil.wire.fast_messages import command_bytes
 from lafr_mjx.types import COMMAND_HOVER
 
 if TYPE_CHECKING:
-    from lafr_mjx.hil.drones.mavlink_pilot import MavlinkPilot
+    from lafr_mjx.hil.drones.mavlink_pilot import FlightMode, MavlinkPilot
     from lafr_mjx.hil.safety.drone_profile import Profile
     from lafr_mjx.hil.timing.flight_clock import FlightClock
 
@@ -39,16 +39,20 @@ class Mavlink(Ears):
         self, pilot: MavlinkPilot, profile: Profile, host: str, clock: FlightClock
     ) -> None:
         ports = {pilot.port: mav.MAV_COMP_ID_ONBOARD_COMPUTER}
-        super().__init__(pilot, profile, host, ports, clock)
         self._settings = pilot.settings(profile.ladder.hover_height_m)
-        self._ours = {mode.number for mode in pilot.autopilot.modes}
+        autopilot = pilot.autopilot
+        self._goals = {Call.HOVER: autopilot.hover, Call.LAND: autopilot.land}
+        self._goal: FlightMode | None = None  # asked for until a heartbeat says so
+        self._asks = 0  # how often it was
+        self._shows = False  # by the last call it hovers by itself
         self._up = False  # told to take off, and armed since
         self._has = False  # our commands fly
         self._engaging = math.inf  # since when we want that
-        self._asked_mode = self._streamed = -math.inf
+        self._streamed = -math.inf
         self._topic = f"/{profile.name}"
         self._sent: list[tuple[str, str, float, float, bytes]] = []
         self._sequence = 0
+        super().__init__(pilot, profile, host, ports, clock)  # from here on it hears
 
     def heard(self) -> Heard:
         """What is known now; to be called at each tick, which keeps the link alive."""
@@ -57,17 +61,18 @@ class Mavlink(Ears):
         if self._taken:
             self._pending.clear()
         self._keep(now)
+        if self._armed:
+            self._ask_for_mode(now)
         self._show(now)
         state, position = self._state, self._position
         there = self._there
         told, self._told = tuple(self._told), []
         return Heard(
-            state=state[0] if state else None,
-            state_stamp=state[1] if state else -math.inf,
-            state_receipt=state[1] if state else -math.inf,
-            state_number=state[2] if state else -1,
+            state=state.state if state else None,
+            state_stamp=self._sampled(state.boot_ms) if state else -math.inf,
+            state_receipt=state.receipt if state else -math.inf,
             mocap_position=np.array(position.first) if position.first else None,
-            mocap_receipt=position.receipt,
+            mocap_receipt=self._sampled(position.boot_ms) if position.first else -math.inf,
             mocap_number=position.number,
             telemetry_receipt=self._any,
             armed=self._armed,
@@ -77,24 +82,27 @@ class Mavlink(Ears):
             battery_receipt=self._battery,
             own_command=None,
             own_number=-1,
-            clock_skew=0.0,  # ages are by arrival: no clock but ours is asked
-            wall_skew=0.0,
+            clock_skew=self._boot.skew,
+            wall_skew=0.0,  # its stamps are those of its own start
             subscribed=there,
             connected=there and state is not None and bool(position.first),
             master_seen=self._beat,
             intruders=self._intruders,
             set_up="; ".join(self._troubles()),
+            taken=self._taken and self._armed,
             said=told,
         )
 
-    @property
-    def _taken(self) -> bool:
-        """Whether it flies in a mode that was not asked for here."""
-        return self._up and self._mode not in self._ours
+    def _follow_mode(self) -> None:
+        super()._follow_mode()
+        # From the first foreign mode on it is not ours any more, whatever mode comes then: one of
+        # ours may be set by somebody else, too.
+        foreign = self._mode not in self._modes
+        self._taken = self._taken or (self._up and self._armed and foreign)
 
     @property
     def _intruders(self) -> tuple[str, ...]:
-        somebody = ("somebody who has set another mode",) if self._taken else ()
+        somebody = ("somebody who has set another mode",) if self._taken and self._armed else ()
         return (*self.link.intruders, *somebody)
 
     def _troubles(self) -> list[str]:
@@ -113,10 +121,16 @@ class Mavlink(Ears):
             )
 
     def _show(self, now: float) -> None:
-        """That we are there, to one that wants to see that before it gives us the vehicle."""
-        idle = self._autopilot.streams_first and math.isinf(self._engaging)
-        waits = self._up and self._mode != self._autopilot.offboard.number
-        if idle and waits and not self._intruders and now - self._streamed >= _STREAM_S:
+        """That we are there, to one that wants to see that before it gives us the vehicle.
+
+        Only where it hovers by itself, and is known to: it must not obey this.
+        """
+        idle = self._autopilot.streams_first and math.isinf(self._engaging) and self._shows
+        not_there = (self._autopilot.offboard.number, self._autopilot.land.number)
+        waits = self._up and self._mode not in not_there
+        known = self._beat > self._asked_mode
+        due = now - self._streamed >= _STREAM_S
+        if idle and waits and known and due and not self._intruders:
             self._stream(now, np.array(COMMAND_HOVER, float))
 
     def _stream(self, now: float, command: np.ndarray) -> bool:
@@ -135,6 +149,7 @@ class Mavlink(Ears):
         now, offboard = self.clock.now(), self._autopilot.offboard
         if now > expires or self._intruders:
             return False
+        self._goal, self._shows = None, False
         flies = self._mode == offboard.number
         if self._has and not flies:
             self._tell("the autopilot has taken the vehicle back")
@@ -144,9 +159,8 @@ class Mavlink(Ears):
             self._engaging = min(self._engaging, now)
             if now - self._engaging > _ENGAGE_S:
                 return False
-            if now - self._asked_mode >= REPEAT_S:
-                self._asked_mode = now
-                self._set_mode(offboard)
+            if self._mode_asked != offboard or now - self._asked_mode >= REPEAT_S:
+                self._set_mode(offboard, repeated=False)
         sent = self._stream(now, command)
         if sent and len(self._sent) < 1000:
             wall, self._sequence = self.clock.wall(), self._sequence + 1
@@ -157,11 +171,45 @@ class Mavlink(Ears):
     def call(self, call: Call) -> None:
         """Make a call, unless somebody else has the vehicle."""
         self._has, self._engaging = False, math.inf
+        goal, self._shows = self._goals.get(call), call in (Call.TAKE_OFF, Call.HOVER)
+        self._asks = self._asks if goal == self._goal else 0
+        self._goal = goal
+        if call is Call.ARM and not self._armed:
+            self._taken = False  # a new flight
         if self._taken:
             self._tell(f"not called, somebody else has the vehicle: {call}")
             return
+        if call is Call.TAKE_OFF and self._armed and self._mode not in self._modes:
+            self._tell("not called, it is armed in another mode: take off")
+            return
         self._up = self._up or call is Call.TAKE_OFF
-        super().call(call)
+        if goal is not None:
+            self._pending.clear()
+            self._ask_for_mode(self.clock.now())
+        else:
+            super().call(call)
+
+    def _ask_for_mode(self, now: float) -> None:
+        """To hover or to land, until it does.
+
+        Only with a heartbeat that is newer than all that we said: an older one cannot tell that
+        somebody has taken the vehicle meanwhile. Until then the autopilot's own time-out acts; and
+        without any heartbeat there must be an end, too.
+        """
+        goal = self._goal
+        if goal is None or self._taken or self._mode in (goal.number, self._autopilot.land.number):
+            return
+        told = self._beat > max(self._streamed, self._asked_mode) or not self._there
+        if told and (self._mode_asked != goal or now - self._asked_mode >= REPEAT_S):
+            self._asks += 1
+            if self._asks == UNANSWERED:
+                self._tell(f"the autopilot does not change its mode: {goal.name}")
+            self._set_mode(goal, repeated=False)
+
+    def _answered(self, mode: FlightMode, accepted: bool) -> None:
+        super()._answered(mode, accepted)
+        if not accepted and mode == self._goal == self._autopilot.hover:
+            self._goal, self._shows = self._autopilot.land, False  # it must not drift
 
     def drain(self) -> list[tuple[str, str, float, float, bytes]]:
         """States and commands since the last call."""
@@ -191,17 +239,38 @@ class WatchedMavlink(Ears):
     ) -> None:
         first = mav.MAV_COMP_ID_ONBOARD_COMPUTER2
         ports = {port: first + k for k, port in enumerate(pilot.stop_ports)}
+        self._retakes = False  # a call of ours is to end that somebody else has it
         super().__init__(pilot, profile, host, ports, clock)
 
     @property
     def reaches(self) -> bool:
-        """Whether the autopilot is heard: it can be answered then."""
-        return self._there
+        """Whether anything of the autopilot's is heard: its heartbeat alone may be gone."""
+        return self.clock.now() - self._any <= self._gone_s
+
+    @property
+    def sends(self) -> bool:
+        """Wherever it was last heard."""
+        return self.link.known
 
     @property
     def connected(self) -> bool:
-        """Whether it and its position are heard."""
+        """Whether its heart beats and its position is heard."""
         return self._there and self._position.number >= 0
+
+    def call(self, call: Call) -> None:
+        """Make a call, whoever has the vehicle: a person wants it."""
+        self._retakes = True
+        super().call(call)
+
+    def _follow_mode(self) -> None:
+        super()._follow_mode()
+        foreign = self._mode not in self._modes
+        # A mode of ours may be theirs, too, unless we have called since.
+        taken = self._armed and (foreign or (self._taken and not self._retakes))
+        if taken and not self._taken:
+            self._retakes = False  # what was asked for before is not repeated against them
+            self._pending.clear()
+        self._taken, self._retakes = taken, self._retakes and taken
 
     def seen(self) -> Seen:
         """What is known now; to be called again and again, which keeps the link alive."""
@@ -219,13 +288,14 @@ class WatchedMavlink(Ears):
             armed=self._armed,
             guarded=False,
             stream_receipt=-math.inf,  # a call to hover stops it
+            taken=self._taken,
         )
 
 
 def _state_bytes(wall: float, position: Motion, attitude: Motion) -> bytes:
     none = (0.0, 0.0, 0.0)
     state = m.message_class(_STATE)(
-        m.header(wall, position.number), 1e-3 * position.boot_ms,
+        m.header(wall, position.number), 1e-3 * min(position.boot_ms, attitude.boot_ms),
         m.pose(position.first, attitude.first), m.twist(position.second, attitude.second),
         m.twist(none, none), *(m.vector(none) for _ in range(4)), np.zeros(4),
     )  # fmt: skip

@@ -21,6 +21,7 @@ from lafr_mjx.hil.drones.mavlink_frames import (
     quaternion_of,
 )
 from lafr_mjx.hil.drones.mavlink_link import Link
+from lafr_mjx.hil.timing.clock_map import ClockMap
 from lafr_mjx.types import State
 
 if TYPE_CHECKING:
@@ -33,14 +34,17 @@ _ASK_S = 1.0  # between two requests of what has not come
 REPEAT_S = 0.2
 """Between two tries of a command that is not acknowledged."""
 
-_TRIES = 5
-_PAIR_MS = 20  # position and attitude of one state were sampled at most so far apart
+UNANSWERED = 5
+"""So many tries without an answer are told."""
+
+_ANSWER_S = 1.0  # an answer may be to whatever was asked for since then
 _RESET_S = 1.0  # after so long without a message, an older stamp is taken again
 _EULER_S = 1.0  # without quaternions for so long, angles are taken
 _FAR_M = 1e4
 _UNIT = 0.01  # how far a quaternion's length may be from 1
 _FORCED = 21196.0  # disarm in the air, too
 _BATTERY_HZ = 5.0
+_BEAT_HZ = 10.0  # of its heartbeat, which alone tells who has set another mode
 _NAMES = {
     mav.MAV_CMD_DO_SET_MODE: "change its mode",
     mav.MAV_CMD_COMPONENT_ARM_DISARM: "arm or disarm",
@@ -59,6 +63,14 @@ class Motion(NamedTuple):
 
 
 _NEVER = Motion(-1, -math.inf, -1, (), (0.0, 0.0, 0.0))
+
+
+class Paired(NamedTuple):
+    """A state of position and attitude."""
+
+    receipt: float
+    boot_ms: int  # when the older of both was sampled
+    state: State
 
 
 class Ears:
@@ -88,8 +100,15 @@ class Ears:
         self._height = profile.ladder.hover_height_m
         self._beat = self._said_beat = self._asked = -math.inf
         self._armed, self._mode = False, -1
+        self._taken = False  # somebody has set a mode that nobody here asks for
+        self._modes = {mode.number for mode in pilot.autopilot.modes}
+        self._mode_asked: FlightMode | None = None  # the last one ...
+        self._asked_mode = self._asked_another = -math.inf  # ... when, and when one before it
         self._position = self._attitude = self._paired = _NEVER
-        self._state: tuple[State, float, int] | None = None  # with receipt and number
+        self._state: Paired | None = None
+        self._boot = ClockMap()  # its clock, seen from ours
+        # Further apart, the partner is still to come, or lost.
+        self._pair_ms = math.ceil(500.0 / pilot.state_hz)
         self._any = self._battery = self._quaternions = -math.inf  # receipts
         self._voltage = math.nan
         self._parameters: dict[str, float] = {}
@@ -113,7 +132,16 @@ class Ears:
         wanted, number = self._autopilot.number, message.autopilot
         self._stranger = "" if number == wanted else f"MAV_AUTOPILOT is {number}, not {wanted}"
         self._armed = bool(message.base_mode & mav.MAV_MODE_FLAG_SAFETY_ARMED)
-        self._mode, self._beat = message.custom_mode, now
+        self._mode = message.custom_mode
+        self._follow_mode()
+        self._beat = now
+
+    def _follow_mode(self) -> None:
+        """What a new mode means to what was asked for."""
+        autopilot = self._autopilot
+        if self._mode == autopilot.land.number and self._mode_asked == autopilot.hover:
+            # Somebody lands it meanwhile: that is not broken off by a call that is repeated.
+            self._pending.pop(mav.MAV_CMD_DO_SET_MODE, None)
 
     def _on_local_position_ned(self, message: Any, now: float) -> None:
         position = flipped((message.x, message.y, message.z))
@@ -155,13 +183,17 @@ class Ears:
         self._counts["outdated"] += old
         if old or not good:
             return last
+        self._boot = self._boot.seen(now, 1e-3 * message.time_boot_ms)
         return Motion(last.number + 1, now, message.time_boot_ms, first, second)
 
     def _pair(self, now: float) -> None:
-        """A state, when position and attitude are both newer than those of the last one."""
+        """A state of the position and the attitude that belong together, both newer than the last.
+
+        After a loss nothing is paired with what was sampled a period before: it waits for the next.
+        """
         position, attitude, paired = self._position, self._attitude, self._paired
         new = position.number > paired.number and attitude.boot_ms != paired.boot_ms
-        if not new or abs(position.boot_ms - attitude.boot_ms) > _PAIR_MS:
+        if not new or abs(position.boot_ms - attitude.boot_ms) > self._pair_ms:
             return
         if min(position.number, attitude.number) < 0:
             return
@@ -171,7 +203,8 @@ class Ears:
             np.array(position.first), np.array(position.second), rotation,
             np.array(attitude.second),
         )  # fmt: skip
-        self._state = state, now, self._counts["state"]
+        older = min(position.boot_ms, attitude.boot_ms)
+        self._state = Paired(now, older, state)
         self._counts["state"] += 1
         self._tape.append((now, self.clock.wall(), position, attitude))
         self.arrival.set()
@@ -196,23 +229,37 @@ class Ears:
             self._tell(f"autopilot: {message.text}")
 
     def _on_command_ack(self, message: Any, now: float) -> None:
-        if message.result == mav.MAV_RESULT_IN_PROGRESS:
+        to_us = self.link.is_ours(message.target_system, message.target_component)
+        if message.result == mav.MAV_RESULT_IN_PROGRESS or not to_us:
             return
-        asked = self._pending.pop(message.command, None)
-        if message.result != mav.MAV_RESULT_ACCEPTED and message.command in _NAMES:
+        accepted = message.result == mav.MAV_RESULT_ACCEPTED
+        if not accepted and message.command in _NAMES:
             why = mav.enums["MAV_RESULT"].get(message.result)
             name = why.name.removeprefix("MAV_RESULT_") if why else str(message.result)
             self._tell(f"the autopilot refuses to {_NAMES[message.command]}: {name.lower()}")
-        elif asked is not None and message.command == mav.MAV_CMD_DO_SET_MODE:
-            self._mode = self._number_of(asked[0])
+        if message.command == mav.MAV_CMD_DO_SET_MODE:
+            # It does not say which mode it is about: it may be about one before.
+            if self._mode_asked is not None and now - self._asked_another > _ANSWER_S:
+                self._pending.pop(message.command, None)
+                self._answered(self._mode_asked, accepted)
+            return
+        asked = self._pending.pop(message.command, None)
+        if message.command == mav.MAV_CMD_COMPONENT_ARM_DISARM and asked is not None:
+            # Whoever disarms it before the next heartbeat must be seen to have done so.
+            self._armed = self._armed or accepted
 
-    def _number_of(self, params: tuple[float, ...]) -> int:
-        modes = self._autopilot.modes
-        return next(mode.number for mode in modes if (mode.main, mode.sub) == params[1:3])
+    def _answered(self, mode: FlightMode, accepted: bool) -> None:
+        """The autopilot's answer to the mode that was asked for last."""
+        if accepted:
+            self._mode = mode.number
 
     def _tell(self, text: str) -> None:
         if text not in self._told and len(self._told) < 20:
             self._told.append(text)
+
+    def _sampled(self, boot_ms: int) -> float:
+        """A stamp by our clock: what was on its way for long is as old as what came long ago."""
+        return 1e-3 * boot_ms + self._boot.offset
 
     # ------------------------------------------------------------- what is said
 
@@ -234,7 +281,7 @@ class Ears:
         for command, (params, tries, when) in tuple(self._pending.items()):
             if now - when < REPEAT_S:
                 continue
-            if tries >= _TRIES:
+            if tries >= UNANSWERED:
                 self._pending.pop(command, None)
                 self._tell(f"the autopilot does not answer: {_NAMES[command]}")
             else:
@@ -251,6 +298,7 @@ class Ears:
             (mav.MAVLINK_MSG_ID_LOCAL_POSITION_NED, pace),
             (mav.MAVLINK_MSG_ID_ATTITUDE_QUATERNION, pace),
             (mav.MAVLINK_MSG_ID_SYS_STATUS, 1e6 / _BATTERY_HZ),
+            (mav.MAVLINK_MSG_ID_HEARTBEAT, 1e6 / _BEAT_HZ),
         ):
             self._send_command(mav.MAV_CMD_SET_MESSAGE_INTERVAL, (kind, interval))
 
@@ -267,13 +315,20 @@ class Ears:
         self._pending[command] = (params, 1, self.clock.now())
         self._send_command(command, params)
 
-    def _set_mode(self, mode: FlightMode) -> None:
-        flag = float(mav.MAV_MODE_FLAG_CUSTOM_MODE_ENABLED)
-        self._command(mav.MAV_CMD_DO_SET_MODE, flag, mode.main, mode.sub)
+    def _set_mode(self, mode: FlightMode, repeated: bool = True) -> None:
+        now, flag = self.clock.now(), float(mav.MAV_MODE_FLAG_CUSTOM_MODE_ENABLED)
+        if mode != self._mode_asked:
+            self._asked_another = self._asked_mode
+        self._mode_asked, self._asked_mode = mode, now
+        if repeated:
+            self._command(mav.MAV_CMD_DO_SET_MODE, flag, mode.main, mode.sub)
+        else:
+            self._send_command(mav.MAV_CMD_DO_SET_MODE, (flag, mode.main, mode.sub))
 
     def call(self, call: Call) -> None:
-        """Make a call."""
+        """Make a call; nothing of the one before is repeated any more."""
         autopilot = self._autopilot
+        self._pending.clear()
         if call is Call.ARM:
             if self._mode != autopilot.ready.number:
                 self._set_mode(autopilot.ready)
@@ -291,7 +346,6 @@ class Ears:
             if self._mode != autopilot.land.number:
                 self._set_mode(autopilot.land)
         elif call is Call.OFF:
-            self._pending.clear()
             self._send_command(mav.MAV_CMD_COMPONENT_ARM_DISARM, (0.0, _FORCED))
 
     def join(self, role: str) -> None:

@@ -63,8 +63,18 @@ class Link:
                 self._sock.sendto(message.pack(self._packer), self._peer)
             except OSError:
                 return False
+            self._packer.seq = (self._packer.seq + 1) % 256  # a receiver counts losses by it
             self.sent += 1
             return True
+
+    @property
+    def known(self) -> bool:
+        """Whether it is known where the autopilot is."""
+        return self._peer is not None
+
+    def is_ours(self, system: int, component: int) -> bool:
+        """Whether an answer is to us; 0 is to everybody."""
+        return system in (0, self._system) and component in (0, self._component)
 
     @property
     def intruders(self) -> tuple[str, ...]:
@@ -114,7 +124,10 @@ class Link:
                 self._peer = address
             if self._peer == address:
                 self._heard = now
-                self._hear(message)
+                try:
+                    self._hear(message)
+                except Exception:  # what no handler can take must not deafen us to the rest
+                    self.malformed += 1
                 return
             self._intruder = f"somebody at {address[0]}:{address[1]} who speaks as the autopilot"
             self._intruded = now

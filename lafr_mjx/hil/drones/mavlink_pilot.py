@@ -21,6 +21,7 @@ if TYPE_CHECKING:
     from lafr_mjx.hil.timing.flight_clock import FlightClock
     from lafr_mjx.toml_table import Table
 
+_TURN_RAD = 2.0  # the furthest that the last body rates may turn it when we fall silent
 _AGAIN_S = 0.5  # LAND is a mode: it is asked for until it is known to be the one
 _LANDS, _HOLDS = 4, 5  # what PX4 may do without its stream (COM_OBL_RC_ACT)
 _THRUST_AS_THRUST = 8  # of ArduPilot's GUID_OPTIONS: else the thrust is a climb rate
@@ -129,7 +130,7 @@ class MavlinkPilot:
                 int(port) for port in table.vector("stop_ports", 2, at_least=1024, at_most=65535)
             ),
             hover_thrust=table.number("hover_thrust", at_least=0.05, at_most=0.8),
-            silence_s=table.number("silence_s", at_least=0.1, at_most=3.0),
+            silence_s=table.number("silence_s", at_least=0.1, at_most=0.5),
             state_hz=table.number("state_hz", at_least=50.0, at_most=400.0),
         )
         if len({pilot.port, *pilot.stop_ports}) < 3:
@@ -157,7 +158,14 @@ class MavlinkPilot:
         return since_s >= _AGAIN_S
 
     def check(self, profile: Profile) -> None:
-        """Refuse a thrust that is more than all of it."""
+        """Refuse a thrust that is more than all of it, and rates that turn it over in silence."""
+        rate = float(profile.command.limits.high[1:].max())
+        if rate * self.silence_s > _TURN_RAD:
+            raise InputError(
+                f"{profile.path}: 'command.rates_max_radps' has {rate:g}, at which the vehicle "
+                f"turns by {rate * self.silence_s:.1f} rad in 'pilot.silence_s' = "
+                f"{self.silence_s:g}, before the autopilot acts; {_TURN_RAD:g} rad are allowed"
+            )
         most = float(profile.command.limits.high[0])
         share = most / GRAVITY * self.hover_thrust
         if share > 1.0:
@@ -184,6 +192,8 @@ class MavlinkPilot:
                 Setting("GUID_TIMEOUT", 0.0, silence + 1e-6, why=late),
                 Setting("GUID_OPTIONS", 0.0, 2.0**24, _THRUST_AS_THRUST,
                         f"it must have {_THRUST_AS_THRUST} in it (thrust as thrust)"),
+                Setting("ATC_ANGLE_BOOST", 0.0, 0.0,
+                        why="it must be 0: the thrust would be divided by the cosine of the tilt"),
             )  # fmt: skip
         return (
             Setting("COM_OF_LOSS_T", 0.0, silence + 1e-6, why=late),

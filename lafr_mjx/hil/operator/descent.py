@@ -6,7 +6,7 @@ import math
 import time
 from typing import TYPE_CHECKING
 
-from lafr_mjx.hil.safety.emergency_landing import DOWN, OFF, SILENT
+from lafr_mjx.hil.safety.emergency_landing import DOWN, OFF, SILENT, TAKEN
 from lafr_mjx.hil.safety.landing import longest_landing_s
 from lafr_mjx.hil.safety.modes import Word
 from lafr_mjx.hil.timing.lockstep import Lockstep
@@ -49,18 +49,20 @@ def bring_down(session: Session) -> None:
         session.sleep(0.05)
     if not processes.running("control"):
         session.hear_out(2.0)  # what it said last
-    if Word.ARM in session.words and not is_down(session) and processes.running("stop"):
+    if Word.ARM in session.words and not is_down(session) and session.status.get("taken"):
+        session.note("somebody else has taken the vehicle, and keeps it: it is NOT CONFIRMED DOWN")
+    elif Word.ARM in session.words and not is_down(session) and processes.running("stop"):
         # The pilot hovers by itself; this brings it down.
         what = "has ended" if not processes.running("control") else "has not landed in time"
         what = "hangs" if processes.running("control") and _hangs(session, begin) else what
         session.note(f"the control process {what}: the emergency stop lands")
         before = processes.said_by_stop()
-        processes.tell_stop(b"stop\n")
+        session.land_by_stop()
         end, said = clock.now() + longest_landing_s(session.profile), ""
         while clock.now() < end and processes.running("stop"):
             session.sleep(0.05)
             said = processes.said_by_stop()[len(before) :]
-            if OFF in said or SILENT in said:
+            if OFF in said or SILENT in said or TAKEN in said:
                 break
         session.landed_by_stop = DOWN in said
 

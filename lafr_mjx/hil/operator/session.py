@@ -27,9 +27,9 @@ from lafr_mjx.hil.operator.injection import Injection
 from lafr_mjx.hil.recording.bags import bag_of
 from lafr_mjx.hil.recording.recorded_legs import RecordedLegs
 from lafr_mjx.hil.safety.landing import longest_landing_s
+from lafr_mjx.hil.safety.modes import Word
 from lafr_mjx.hil.timing.lockstep import Lockstep
-
-LOOPBACK = "127.0.0.1"
+from lafr_mjx.hil.wire.node import LOOPBACK
 
 if TYPE_CHECKING:
     import subprocess
@@ -39,7 +39,6 @@ if TYPE_CHECKING:
 
     from lafr_mjx.hil.control.legs import Leg
     from lafr_mjx.hil.safety.drone_profile import Profile
-    from lafr_mjx.hil.safety.modes import Word
     from lafr_mjx.hil.simulator.flight_controllers import FlightController
     from lafr_mjx.types import Rollout
 
@@ -174,9 +173,17 @@ class Session(FlightRecord, Closing):
         self._send({"unstop": True})
 
     def cut(self) -> None:
-        """Emergency: motors off, by the independent process."""
+        """Emergency: motors off, by both processes: who would arm it must know."""
         self.note("operator: CUT")
         self.processes.tell_stop(b"off\n")
+        self._send({"word": Word.OFF.value})
+
+    def land_by_stop(self) -> None:
+        """Have the emergency stop land, which nobody asked for: who has the vehicle keeps it."""
+        if self.status.get("taken"):
+            self.note("somebody else has taken the vehicle: the emergency stop leaves it to them")
+        else:
+            self.processes.tell_stop(b"land\n")
 
     def inject(self, text: str) -> float:
         """Inject a fault into the software drone; the moment at which it was sent."""
@@ -342,10 +349,10 @@ class Session(FlightRecord, Closing):
         if gone is not None:
             name, last = gone
             if name == "control":
-                self.processes.tell_stop(b"stop\n")  # the pilot hovers already; bring it down
+                self.land_by_stop()  # the pilot hovers already; bring it down
             raise RunError(f"the {name} process has ended: {last}")
         if self.ended is None and self.clock.now() - self.status.get("time", math.inf) > _SILENT_S:
-            self.processes.tell_stop(b"stop\n")
+            self.land_by_stop()
             raise RunError("the control process hangs")
 
     def _send(self, message: dict[str, Any]) -> None:

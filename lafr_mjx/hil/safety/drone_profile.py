@@ -196,14 +196,6 @@ def _find(name_or_path: str) -> Path:
     return find_toml("hil", name_or_path, "drone")
 
 
-def _box(table: Table, low_key: str, high_key: str) -> tuple[np.ndarray, np.ndarray]:
-    low = table.vector(low_key, 3, at_least=-1000.0, at_most=1000.0)
-    high = table.vector(high_key, 3, at_least=-1000.0, at_most=1000.0)
-    if np.any(low >= high):
-        raise table.fail(high_key, f"above '{low_key}' ({low.tolist()}) in each axis")
-    return low, high
-
-
 def _read_command(table: Table) -> CommandBounds:
     hover = float(COMMAND_HOVER[0])
     low = table.number("thrust_min_mps2", at_least=0.0, at_most=hover - 1.0)
@@ -220,7 +212,7 @@ def _read_command(table: Table) -> CommandBounds:
 
 
 def _read_fence(table: Table) -> Fence:
-    low, high = _box(table, "low_m", "high_m")
+    low, high = table.box("low_m", "high_m")
     return Fence(
         low=low,
         high=high,

@@ -26,6 +26,9 @@ OFF = "motors are off"
 DOWN = f"it stands, {OFF}"
 """... when it has seen the vehicle come down."""
 
+TAKEN = "somebody else has taken the vehicle, and keeps it"
+"""What it says last where no person wants it down, but a program that gave up."""
+
 UNKNOWN_GROUND_M = 0.15
 """Height of a vehicle that stands, where it was never seen standing [m]."""
 
@@ -53,6 +56,7 @@ class Known(NamedTuple):
     guarded: bool  # the guard has triggered
     stream_age: float  # s, of the last command of anybody
     ground: float = UNKNOWN_GROUND_M  # m, height at which it stood
+    taken: bool = False  # somebody else has it
 
 
 def known_of(now: float, heard: Heard, climb: float, ground: float) -> Known:
@@ -62,6 +66,7 @@ def known_of(now: float, heard: Heard, climb: float, ground: float) -> Known:
         now=now, position=position, mocap_age=now - heard.mocap_receipt, climb=climb,
         telemetry_age=now - heard.telemetry_receipt, armed=heard.armed, guarded=heard.guard,
         stream_age=math.inf, ground=ground if math.isfinite(ground) else UNKNOWN_GROUND_M,
+        taken=heard.taken,
     )  # fmt: skip
 
 
@@ -80,15 +85,22 @@ class EmergencyLanding:
         self._low_since = self._off_since = math.inf
         self._streams_since = self._unseen_since = math.inf
         self._patience = _AGAIN_S + random.random()  # two that call together must get apart
+        self._yields = False  # to who takes the vehicle
         self.doing = ""  # in words
         self.done = True
 
-    def begin(self, now: float) -> None:
-        """The key was pressed; again does nothing new."""
+    def begin(self, now: float, yields: bool = False) -> None:
+        """The key was pressed; again does nothing new.
+
+        Args:
+            now: s.
+            yields: it was no person: who takes the vehicle keeps it.
+        """
+        self._yields = self._yields and yields
         if self.done:
             self.__init__(self._profile)
             self._begin = self._pressed = self._last = now
-            self.done = False
+            self.done, self._yields = False, yields
 
     def calls(self, known: Known) -> tuple[Call, ...]:
         """What to call now."""
@@ -99,6 +111,9 @@ class EmergencyLanding:
         self._last, self._next = known.now, known.now + _REPEAT_S
         if known.telemetry_age <= self._profile.limits.link_s and not known.armed:
             self._end(known)
+            return ()
+        if self._yields and known.taken:
+            self.done, self.doing = True, TAKEN
             return ()
         call = self._call(known)
         if min(known.telemetry_age, known.now - self._pressed) > _SILENT_S:
@@ -115,7 +130,7 @@ class EmergencyLanding:
 
     def _call(self, known: Known) -> Call | None:
         since, position = known.now - self._begin, known.position
-        if since > self._limit:
+        if since > self._limit and not known.taken:  # who flies it would fall with it
             return self._say(Call.OFF, "switches the motors off: it does not come down")
         streams = known.stream_age < _STREAM_S
         if position is None or known.mocap_age > self._profile.limits.mocap_lost_s:

@@ -48,25 +48,26 @@ class EmergencyStop:
         self._cut_until = -math.inf
         self._cut_next = -math.inf
 
-    def stop(self) -> bool:
+    def stop(self, yields: bool = False) -> bool:
         """Guard or hover at once, then land, then motors off; whether the pilot listens.
 
         A key that nobody hears is not kept: it would act at a moment at which nobody wants it.
+        One that no person pressed yields to who has taken the vehicle.
         """
         reaches = self.drone.reaches
         if reaches:
-            self._landing.begin(self.clock.now())
+            self._landing.begin(self.clock.now(), yields)
             self.poll()
         return reaches
 
     def cut(self) -> bool:
-        """Motors off, now; whether the pilot listens."""
-        reaches = self.drone.reaches
-        if reaches:
+        """Motors off, now; whether that leaves for the pilot, who need not be heard any more."""
+        sends = self.drone.sends
+        if sends:
             self._cut_next = self.clock.now()
             self._cut_until = self._cut_next + _CUT_S
             self.poll()
-        return reaches
+        return sends
 
     def poll(self) -> float:
         """Send what is due; seconds until to call this again."""
@@ -115,6 +116,7 @@ class EmergencyStop:
             guarded=seen.guarded,
             stream_age=now - seen.stream_receipt,
             ground=self._ground,
+            taken=seen.taken,
         )
 
 
@@ -149,7 +151,8 @@ def watch(stop: EmergencyStop) -> None:
     """Serve keys until standard input ends.
 
     Space or s: guard or hover, land, motors off. K (capital): motors off. A line `stop` or `off`
-    does the same where standard input is a pipe.
+    does the same where standard input is a pipe; `land` is a stop that no person wants, and yields
+    to who takes the vehicle.
     """
     stick = joystick()
     said = None
@@ -180,9 +183,12 @@ def _react(stop: EmergencyStop, data: bytes, from_joystick: bool) -> None:
                 _say(stop.stop(), "STOP: guard, land, motors off")
         return
     if b"K" in data or b"off" in data:
-        _say(stop.cut(), "CUT: motors off")
+        unheard = "" if stop.drone.reaches else ", but nothing is heard: use the transmitter, too"
+        _say(stop.cut(), f"CUT: motors off{unheard}")
     elif b" " in data or b"s" in data.lower():
         _say(stop.stop(), "STOP: guard, land, motors off")
+    elif b"land" in data:
+        _say(stop.stop(yields=True), "STOP: guard, land, motors off")
 
 
 def _say(heard: bool, what: str) -> None:

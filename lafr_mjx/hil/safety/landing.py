@@ -25,6 +25,7 @@ LANDED_S = 0.4
 SINKING_MPS = 0.15
 """Slower than this it does not sink."""
 
+_VAIN_CALLS = 3
 _SPAN_S = 0.3  # over which a vertical speed is measured
 _LEAST_SPAN_S = 0.1
 _LANDING_S = 40.0  # the longest way down, if the profile's own times are not longer
@@ -42,6 +43,7 @@ class Landing(NamedTuple):
     called: float = -math.inf  # when `land` was last called
     guarded: bool = False  # the guard had triggered by then
     calls: int = 0  # how often
+    vain: float = math.inf  # when it was called so often that it should have come down
 
     def due(self, pilot: Pilot, now: float, climb: float, guarded: bool, patience_s: float) -> bool:
         """Whether to call now.
@@ -61,7 +63,8 @@ class Landing(NamedTuple):
 
     def call(self, now: float, guarded: bool) -> Landing:
         """It was called."""
-        return Landing(now, guarded, self.calls + 1)
+        calls = self.calls + 1
+        return Landing(now, guarded, calls, now if calls == _VAIN_CALLS else self.vain)
 
 
 def stands(height: float | None, climb: float) -> bool:

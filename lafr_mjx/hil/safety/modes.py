@@ -33,7 +33,3 @@ class Word(Enum):
 
 
 IN_AIR = frozenset({Mode.TAKEOFF, Mode.HOVER, Mode.POLICY, Mode.BLIND, Mode.LAND, Mode.GUARD})
-SAFE = frozenset(
-    {Mode.DISCONNECTED, Mode.PREFLIGHT, Mode.HOVER, Mode.BLIND, Mode.LAND, Mode.GUARD, Mode.OFF}
-)
-"""Modes in which no policy flies the vehicle and no motor starts."""

@@ -40,8 +40,7 @@ _LOW_BLIND_M = 0.6  # from here a landing that has begun ends by itself
 _LAND_MPS = 0.4  # at least so fast it does
 _HOVERED_S = 0.1  # from a call to hover to one to land, which may take different ways
 _HOPS_S = 3.0  # so long near the ground, whatever it does there
-_OBSTACLE_M = 0.3  # a vehicle that stands may be so much higher than where it stood before ...
-_OBSTACLE_CALLS = 3  # ... which shows in so many calls without its sinking
+_OBSTACLE_M = 0.3  # a vehicle that stands may be so much higher than where it stood before
 OFF_CALLS = 3
 """How often OFF is called before it counts as heard."""
 
@@ -83,6 +82,7 @@ class Machine(NamedTuple):
     clear_since: float = math.inf  # since when there is no fault
     low_since: float = math.inf  # since when it stands on the ground
     near_since: float = math.inf  # since when it is as low as that, still or not
+    higher_since: float = math.inf  # since when it may stand on an obstacle
     blinds: int = 0  # how often it was flown blind since the policy had it
     latched: frozenset[Fault] = frozenset()  # why the operator must ask again
     landing: bool = False  # hover is only on the way down
@@ -165,8 +165,9 @@ def _to(m: Machine, mode: Mode, now: float, landing: bool = False) -> Machine:
     blinds = 0 if mode in (Mode.PREFLIGHT, Mode.POLICY) else m.blinds + (mode is Mode.BLIND)
     return m._replace(
         mode=mode, since=now, rung=Rung.NONE, rung_since=math.inf, called=-math.inf, calls=0,
-        low_since=math.inf, near_since=math.inf, latched=latched, landing=landing,
-        leaving=math.inf, sinking=False, was_armed=False, lands=Landing(), blinds=blinds,
+        low_since=math.inf, near_since=math.inf, higher_since=math.inf, latched=latched,
+        landing=landing, leaving=math.inf, sinking=False, was_armed=False, lands=Landing(),
+        blinds=blinds,
     )  # fmt: skip
 
 
@@ -300,12 +301,14 @@ def _landed(m: Machine, i: Inputs) -> tuple[Machine, bool]:
     """Whether it has been low and still for a while, or hops near the ground, or stands higher."""
     height = math.inf if i.height is None else i.height
     still = stands(i.height, i.climb)
+    stays = height < _OBSTACLE_M and abs(i.climb) < STILL_MPS
     m = m._replace(
         low_since=min(m.low_since, i.now) if still else math.inf,
         near_since=min(m.near_since, i.now) if height < LOW_M else math.inf,
+        higher_since=min(m.higher_since, i.now) if stays else math.inf,
     )
-    waited = m.lands.calls >= _OBSTACLE_CALLS and i.now - m.lands.called >= _AGAIN_S
-    higher = waited and height < _OBSTACLE_M and abs(i.climb) < STILL_MPS
+    # Some pilots are called all the time: the calls after those that were in vain do not count.
+    higher = i.now - m.lands.vain >= _AGAIN_S and i.now - m.higher_since >= LANDED_S
     landed = i.now - m.low_since >= LANDED_S or i.now - m.near_since >= _HOPS_S
     return m, landed or higher
 

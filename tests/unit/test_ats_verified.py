@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from types import SimpleNamespace
 from typing import Any, NamedTuple
 
 import jax
@@ -11,8 +12,10 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
+from lafr_mjx.errors import InputError
 from lafr_mjx.learner import ats_verified as ats
 from lafr_mjx.learner.ats_verified import Memory, Verified
+from lafr_mjx.learner.loop import Adaptation
 from lafr_mjx.learner.time_scaling import CANDIDATES, LastFlight, Pace
 from lafr_mjx.learner.verify import Prediction
 
@@ -331,3 +334,10 @@ def test_what_failed_untrained_is_tried_again_soon():
         scale, event = float(fastest), False
         assert flight == 0 or float(memory.failed) < scale * 1.001
     assert scale < 0.5, "six flights later it is twice as fast"
+
+
+def test_a_rule_that_names_no_outcome_is_told():
+    run = SimpleNamespace(_outcomes=("faster",))
+    assert Adaptation._outcome(run, 0) == "faster"  # type: ignore[arg-type]
+    with pytest.raises(InputError, match=r"bound_by = 7, .* outcomes \('faster',\)"):
+        Adaptation._outcome(run, 7)  # type: ignore[arg-type]

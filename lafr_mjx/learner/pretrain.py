@@ -124,14 +124,21 @@ def base_policy(
     """The base policy, from the cache if it is there; also says whether it was."""
     key = _hash(path, limits, time_scale, seed, sizes, network, priors)
     file = compilation_cache.cache_folder() / "base-policies" / f"{key}.npz"
-    if file.is_file():
-        try:
-            return _leaves(load_policy(file)), True
-        except InputError:
-            pass  # cut short or of an older version: train again
+    if (stored := _stored(file)) is not None:
+        return stored, True
     policy = train_base(path, limits, time_scale, seed, sizes, network, priors)
+    # What another process has trained meanwhile stays, to the last bit: runs begin with the same.
+    if (stored := _stored(file)) is not None:
+        return stored, False
     _store(file, policy, network)
     return policy, False
+
+
+def _stored(file: FilePath) -> Policy | None:
+    try:
+        return _leaves(load_policy(file)) if file.is_file() else None
+    except InputError:
+        return None  # cut short or of an older version: train again
 
 
 def _expected(priors: Priors) -> Switches:

@@ -146,8 +146,9 @@ def test_the_classical_controller_learns_only_its_speed(finished):
 def test_a_rule_that_gives_no_number_ends_the_run_in_a_line(tmp_path):
     (tmp_path / "rules.py").write_text(
         "from lafr_mjx.learner.ats_hold import Hold\n\n\nclass Lost(Hold):\n"
-        "    def propose(self, memory, last):\n"
-        "        return memory, float('nan') * last.pace.time_scale\n"
+        "    def choose(self, *seen):\n"
+        "        choice = super().choose(*seen)\n"
+        "        return choice._replace(pace=choice.pace._replace(time_scale=float('nan')))\n"
     )
     job = job_of(ats=f"{tmp_path}/rules.py:Lost()", iterations=2)
     with pytest.raises(RunError, match=r"Lost\(\): gave the time scale nan after flight 0"):

@@ -9,6 +9,8 @@ import jax.numpy as jnp
 import numpy as np
 import pytest
 
+from lafr_mjx import compilation_cache
+from lafr_mjx.control.policy import create_policy
 from lafr_mjx.learner import cost_tracking, pretrain, rash_bptt
 from lafr_mjx.learner.cost_tracking import BASE_COST, Tracking
 from lafr_mjx.model.state import ModelState
@@ -80,3 +82,24 @@ def test_a_base_policy_of_another_prior_is_not_taken_from_the_cache():
     priors = [pretrain.Priors(), scaled(1.0, 1.0), scaled(2.0, 1.0), scaled(1.0, 2.0)]
     usual, same, *others = (pretrain._hash(*given, prior) for prior in priors)
     assert usual == same and len({usual, *others}) == 3
+
+
+def test_a_base_policy_that_another_process_trained_meanwhile_stays(monkeypatch, tmp_path):
+    limits = CommandLimits(np.array([0.0, -6, -6, -6]), np.array([25.0, 6, 6, 6]))
+    given = (load_task("figure8").path, limits, 1.0, 0)
+    theirs, ours = (
+        pretrain._leaves(create_policy(np.random.default_rng(seed), limits)) for seed in (0, 1)
+    )
+    monkeypatch.setattr(compilation_cache, "cache_folder", lambda: tmp_path)
+
+    def trained_meanwhile(*_):
+        with monkeypatch.context() as inner:
+            inner.setattr(pretrain, "train_base", lambda *_: theirs)
+            pretrain.base_policy(*given)
+        return ours
+
+    monkeypatch.setattr(pretrain, "train_base", trained_meanwhile)
+    for cached in (False, True):
+        policy, found = pretrain.base_policy(*given)
+        assert found is cached
+        jax.tree.map(np.testing.assert_array_equal, policy, theirs)

@@ -16,6 +16,7 @@ from waiting import wait_for
 from wire_rig import KIND, TOPIC, pose
 
 from lafr_mjx.errors import InputError
+from lafr_mjx.hil.timing.flight_clock import FlightClock
 from lafr_mjx.hil.wire import ros_messages as messages
 from lafr_mjx.hil.wire import rpc, tcpros
 from lafr_mjx.hil.wire.node import Node
@@ -93,21 +94,41 @@ def test_newest_message_with_its_moment_of_receipt(pair):
     assert [messages.decode(KIND, raw.data).header.seq for raw in subscriber.drain()] == [3, 4]
 
 
+class Stepped(FlightClock):
+    lockstep = True
+
+
+def deaf_subscriber(sender, publisher):
+    """One that does not read: its window fills."""
+    deaf = socket.socket()
+    deaf.setsockopt(socket.SOL_SOCKET, socket.SO_RCVBUF, 4096)
+    deaf.connect(("127.0.0.1", sender.data_port))
+    kind = messages.message_type(KIND)
+    deaf.sendall(
+        tcpros.encode_fields(
+            {"callerid": "/deaf", "topic": TOPIC, "md5sum": kind.digest, "type": kind.name}
+        )
+    )
+    wait_for(lambda: publisher.subscribers, what="the handshake")
+    return deaf
+
+
+def test_in_lockstep_nothing_is_held_back_for_what_the_kernel_has_not_acknowledged(master):
+    """There a second may pass before the kernel has acknowledged anything."""
+    with Node("/sender", master.uri, clock=Stepped()) as sender:
+        publisher = sender.advertise(TOPIC, KIND)
+        sender.start()
+        with deaf_subscriber(sender, publisher):
+            assert all(publisher.publish(pose(i)) == 1 for i in range(500))
+        assert publisher.held == 0
+
+
 def test_an_expired_message_never_leaves_late(master):
-    # A subscriber that does not read: its window fills, what waits is replaced, not queued.
+    # What waits is replaced, not queued.
     with Node("/sender", master.uri) as sender:
         publisher = sender.advertise(TOPIC, KIND)
         sender.start()
-        deaf = socket.socket()
-        deaf.setsockopt(socket.SOL_SOCKET, socket.SO_RCVBUF, 4096)
-        deaf.connect(("127.0.0.1", sender.data_port))
-        kind = messages.message_type(KIND)
-        deaf.sendall(
-            tcpros.encode_fields(
-                {"callerid": "/deaf", "topic": TOPIC, "md5sum": kind.digest, "type": kind.name}
-            )
-        )
-        wait_for(lambda: publisher.subscribers, what="the handshake")
+        deaf = deaf_subscriber(sender, publisher)
         longest = 0.0
         for i in range(5000):
             begin = time.monotonic()

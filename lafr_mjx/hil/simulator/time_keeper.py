@@ -151,6 +151,9 @@ class TimeKeeper:
         """Until what it has sent is here."""
         assert self.node is not None
         waited, looked, looks = 0.0, time.monotonic(), 0
+        if seat.node:  # what counted as lost and came late after all is not lost
+            away = seat.sent - self.node.frames_from(seat.node)
+            seat.missing = min(seat.missing, max(0, away))
         while seat.node and not seat.gone:
             away = seat.sent - seat.missing - self.node.frames_from(seat.node)
             if away <= 0:

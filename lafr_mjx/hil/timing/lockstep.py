@@ -95,6 +95,8 @@ class _Seat:
             return
         if due < self._due:
             self._lost = 0  # a connection has ended, and with it what it counted
+        # What counted as lost and came late after all is not lost.
+        self._lost = min(self._lost, max(0, due - self.node.frames_from(self._drone)))
         self._due, waited, looked = due, 0.0, time.monotonic()
         while (missing := due - self._lost - self.node.frames_from(self._drone)) > 0:
             before, looked = looked, time.monotonic()

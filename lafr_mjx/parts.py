@@ -56,8 +56,7 @@ NETWORK = Kind("policy", "lafr_mjx.control", "network_")
 REFERENCE = Kind("reference", "lafr_mjx.learner", "reference_")
 COST = Kind("cost", "lafr_mjx.learner", "cost_")
 KINDS = (TIME_SCALING, RESIDUAL, NETWORK, REFERENCE, COST)
-LOG = Kind("log", "lafr_mjx.runs", "writer_")
-"""No part of the method: it changes nothing that is flown."""
+LOG = Kind("log", "lafr_mjx.runs", "writer_")  # no part of the method: changes no flight
 
 
 class Named(NamedTuple):
@@ -145,7 +144,8 @@ def own_class(option: str, text: str, named: Named) -> type:
     module = module_of(option, text, named.source)
     found = getattr(module, named.name, None)
     if not isinstance(found, type):
-        own = [n for n, v in vars(module).items() if isinstance(v, type)]
+        mine = module.__name__
+        own = [n for n, v in vars(module).items() if getattr(v, "__module__", "") == mine]
         what = f"{named.source} has no class '{named.name}'{meant(named.name, own)}"
         raise InputError(f"--{option} {text}: {what}")
     return found

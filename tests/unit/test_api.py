@@ -88,6 +88,7 @@ def _is_call(node, name):
 @pytest.mark.parametrize("function", [lm.load_task, lm.load_scenario, lm.load_vehicle])
 def test_examples_that_only_load_run(function):
     examples = doctest.DocTestParser().get_examples(function.__doc__)
+    assert len(examples) == 2
     exec("".join(example.source for example in examples), {})
 
 
